@@ -33,7 +33,7 @@ promtool: venv ## promtool for the check of the alert rules: the one on the PATH
 	@$(BIN)/python -m tools.promtool
 
 test: clients browser promtool ## lint, and every test; ARGS="-k name" goes to pytest
-	$(BIN)/python tools/run_tests.py $(ARGS)
+	$(BIN)/python -m tools.run_tests $(ARGS)
 
 test-busy: clients browser ## every test beside busy loops on every core; ARGS="--loops-per-core 10 -k name"
 	$(BIN)/python tools/busy_tests.py $(ARGS)

@@ -23,6 +23,7 @@ from ackwise.core.commands import ByLease, Claim, Push, Settle, Settlement
 from ackwise.core.ids import lease_id
 from ackwise.core.messages import PlainBatch
 from ackwise.core.settlement import Outcome
+from ackwise.observability.event_buffer import EventBuffer
 from ackwise.observability.event_counts import EventCounts
 from ackwise.observability.event_log import EventLog
 from ackwise.observability.log_setup import set_up_logs
@@ -90,12 +91,17 @@ def measure(url: str, batch: int, batches: int) -> dict[str, tuple[float, float]
 
     def observed(job: Callable[[], int]) -> Callable[[], int]:
         def run() -> int:
-            log, counts = EventLog(store.events, store.clock.now), EventCounts(store.events, store.clock.now)
+            events, log = EventBuffer(store.events, store.clock.now), EventLog(store.clock.now)
+            events.add(log.add)
+            events.add(EventCounts(store.clock.now).add)
+            events.on_first = handler.ask_sources
+            leave = handler.add_source(events.flush)
             try:
                 return job()
             finally:
+                events.close()
                 log.close()
-                counts.stop()
+                leave()
 
         return run
 

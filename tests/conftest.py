@@ -1,8 +1,11 @@
 """Fixtures that every folder may use."""
 
+import functools
+import gc
 import os
 from pathlib import Path
 
+import httpcore2
 import pytest
 from hypothesis import settings
 
@@ -22,6 +25,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     filter(None, (str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH")))
 )
 
+# An HTTP client reads the certificates of all authorities, which takes longer than most tests. Clients share them here.
+httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
+
 # An example may take any time: a busy machine is slow.
 settings.register_profile("no deadline", deadline=None)
 settings.load_profile("no deadline")
@@ -33,3 +39,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if plugin is not None:
         for handler in (plugin.caplog_handler, plugin.report_handler):
             handler.setFormatter = lambda _formatter: None
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collected tests out of later garbage collections: they live until the end."""
+    gc.freeze()

@@ -12,16 +12,16 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote
 
-import psycopg
 import pytest
 
 from tests.patience import PATIENCE
+from tests.pg_databases import Databases
+from tools.scratch import roomy_folder
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -40,19 +40,11 @@ _GIVEN = os.environ.get("ACKWISE_TEST_PG_URL", "")
 FACTORIES = ("pg_url_factory", *(["given_pg_url_factory"] if _GIVEN else []))
 
 
-def _roomy_folder() -> Path:
-    """Memory where there is enough of it: fsync stays on, and costs nothing there."""
-    memory = Path("/dev/shm")
-    if memory.is_dir() and shutil.disk_usage(memory).free > 4 << 30:
-        return memory
-    return Path(tempfile.gettempdir())
-
-
 class OwnServer(PostgresServer):
     """PostgreSQL 18 out of a wheel. The last process that uses it stops it and removes its files."""
 
     def __init__(self, name: str, settings: str = "") -> None:
-        folder = _roomy_folder() / f"{_PREFIX}{name}"
+        folder = roomy_folder() / f"{_PREFIX}{name}"
         folder.mkdir(exist_ok=True)
         super().__init__(folder, cleanup_mode="delete")
         self._settings = _SETTINGS + settings
@@ -93,7 +85,7 @@ def _alive(pid: int) -> bool:
 
 def _remove_leftovers() -> None:
     """Servers of earlier runs that were killed before they could clean up."""
-    for folder in _roomy_folder().glob(f"{_PREFIX}*"):
+    for folder in roomy_folder().glob(f"{_PREFIX}*"):
         try:
             users = json.loads((folder / ".handle_pids.json").read_text())
         except (OSError, ValueError):
@@ -119,52 +111,6 @@ def pg_admin_url() -> Iterator[str]:
     server.cleanup()
 
 
-class Databases:
-    """Databases of one worker, emptied and used again: that is ten times faster than making new ones."""
-
-    def __init__(self, admin_url: str, name: str = "test") -> None:
-        self._admin_url, self._name = admin_url, name
-        self._worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-        self._made: list[str] = []
-        self._used = 0
-
-    def fresh(self) -> str:
-        if self._used == len(self._made):
-            self._made.append(self._make(len(self._made)))
-        url = self._made[self._used]
-        self._used += 1
-        clean(url)
-        return url
-
-    def give_back(self) -> None:
-        self._used = 0
-
-    def _make(self, number: int) -> str:
-        name = f"ackwise_{self._name}_{self._worker}_{number}"
-        with psycopg.connect(self._admin_url, autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0".encode())
-        parts = urlsplit(self._admin_url)
-        return urlunsplit((parts.scheme, parts.netloc, f"/{name}", parts.query, ""))
-
-    def drop(self) -> None:
-        with psycopg.connect(self._admin_url, autocommit=True) as connection:
-            for url in self._made:
-                name = urlsplit(url).path.strip("/")
-                connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
-
-
-def clean(url: str) -> None:
-    """Ends every connection and deletes everything stored."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        connection.execute("SET client_min_messages = warning")
-        connection.execute("DROP SCHEMA IF EXISTS ackwise CASCADE")
-
-
 @pytest.fixture(scope="session")
 def pg_databases(pg_admin_url: str) -> Iterator[Databases]:
     databases = Databases(pg_admin_url)
@@ -173,8 +119,8 @@ def pg_databases(pg_admin_url: str) -> Iterator[Databases]:
 
 
 @pytest.fixture
-def pg_url_factory(pg_databases: Databases) -> Iterator[Callable[[], str]]:
-    """Each call is the URL of another empty database."""
+def pg_url_factory(pg_databases: Databases) -> Iterator[Callable[..., str]]:
+    """Each call is the URL of another database: an empty one, or one with the tables that its argument names."""
     yield pg_databases.fresh
     pg_databases.give_back()
 
@@ -187,7 +133,7 @@ def given_pg_databases() -> Iterator[Databases]:
 
 
 @pytest.fixture
-def given_pg_url_factory(given_pg_databases: Databases) -> Iterator[Callable[[], str]]:
+def given_pg_url_factory(given_pg_databases: Databases) -> Iterator[Callable[..., str]]:
     """The same on the server that `ACKWISE_TEST_PG_URL` names."""
     yield given_pg_databases.fresh
     given_pg_databases.give_back()

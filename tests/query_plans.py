@@ -56,6 +56,10 @@ HOT: dict[str, dict[str, object]] = {
     "span_delete": {**LANE, "hi": 3},
     "part_by_uuid": {"uuid": "x"},
     "dead_by_uuid": {"uuid": "x"},
+    # pipelines
+    "pipeline_get": {"id": "p7"},
+    "pipelines_page": {"queue": None, "grp": None, "after": "p7", "limit": 100},
+    "pipelines_forget": {"before": 7, "limit": 100},
     # hooks
     "hook_get": {"queue": 1, "name": "webhook"},
     "hook_letters": {"queue": 1, "name": "webhook", "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},
@@ -120,16 +124,12 @@ HOT: dict[str, dict[str, object]] = {
     "dead_series_of_kind": {"queue": 1, **DEAD},
     "dead_of_ids": {"ids": "[1,2]"},
     "dead_with": {"uuid": "x", "queue": None, **DEAD},
-    "pipeline_get": {"id": "p7"},
-    "pipelines_page": {"queue": None, "grp": None, "after": "p7", "limit": 100},
-    "pipelines_forget": {"before": 7, "limit": 100},
     # find a message
     "lane_by_id": {"id": 7},
     "lanes_of_part": {"part": 7},
     "spans_held": {"lease": 77, "tag": 0, "now": 1},
     "span_look": {**LANE, "seq": 3},
     "dead_of_place": {"lane": 7, "seq": 3},
-    "span_holder": {**LANE, "seq": 3},
     "dead_of_message": {"part": 7, "txid": "t"},
     "dead_any": {**LANE, "lo": 3, "hi": 9},
     "dead_in_range": {**LANE, "epoch": 0, "lo": 3, "hi": 9},

@@ -19,6 +19,7 @@ import pytest
 from ackwise.clock import ManualClock
 from ackwise.core.errors import BadInput, BadStoreURL, Draining, OutcomeUnknown, StoreError, StoreUnavailable
 from ackwise.pushpop import PushPop, PushPopActor, QueueLocked
+from tests.fresh_stores import Tables, sqlite_url
 from tests.patience import PATIENCE
 from tests.server.running import Running
 from tests.server.wire import Wire
@@ -36,12 +37,12 @@ def clock() -> ManualClock:
 @pytest.fixture(params=["sqlite", "postgres", "http"])
 def actor(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[PushPop]:
     """The actor of a new queue; its clock stands at `START`."""
-    sqlite = f"sqlite:///{tmp_path}/actor.db?durability=normal"
+    sqlite = sqlite_url(tmp_path / "actor.db")
     if request.param == "http":
         with Running(sqlite, clock) as server, PushPop("actor", server.url) as made:
             yield made
         return
-    url = sqlite if request.param == "sqlite" else request.getfixturevalue("pg_url")
+    url = sqlite if request.param == "sqlite" else request.getfixturevalue("pg_url_factory")(Tables.GRAPH)
     with PushPop("actor", url, clock=clock) as made:
         yield made
 

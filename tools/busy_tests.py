@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     options, pytest_arguments = parser.parse_known_args(arguments)
     with busy_loops(options.loops_per_core * (os.cpu_count() or 1)):
-        command = [sys.executable, "tools/run_tests.py", "--no-lint", "--timeout", TIMEOUT, *pytest_arguments]
+        command = [sys.executable, "-m", "tools.run_tests", "--no-lint", "--timeout", TIMEOUT, *pytest_arguments]
         return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 

@@ -1,6 +1,6 @@
 """Run the linters and all tests in parallel, with three workers. A skip needs its reason in tests/allowed_skips.txt.
 
-Usage: tools/run_tests.py [--no-lint] [pytest arguments]
+Usage: python -m tools.run_tests [--no-lint] [pytest arguments]
 """
 
 import argparse
@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tools.scratch import temporary_files_in_memory
+
 ROOT = Path(__file__).resolve().parent.parent
+BYTECODE = ROOT / "build" / "pycache"
 WORKERS = "3"
 """On two cores: tests wait for disks, servers and other processes a third of their time."""
 ALLOWED_SKIPS = ROOT / "tests" / "allowed_skips.txt"
@@ -61,14 +64,24 @@ def allowed_skips(text: str) -> tuple[str, ...]:
     return tuple(prefixes)
 
 
+def keep_bytecode() -> None:
+    """Keep compiled modules, also where the environment forbids it. Else each process compiles all that it imports."""
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode, sys.pycache_prefix = False, str(BYTECODE)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(BYTECODE)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Lint, and run the tests.", allow_abbrev=False)
     parser.add_argument("--no-lint", action="store_true", help="run the tests only")
     options, pytest_arguments = parser.parse_known_args()
     os.chdir(ROOT)
     ledger = Ledger(allowed_skips(ALLOWED_SKIPS.read_text()))
+    keep_bytecode()
     linting = None if options.no_lint else subprocess.Popen([sys.executable, "tools/lint.py"])
-    code = int(pytest.main(["-n", WORKERS, "--dist", "worksteal", *pytest_arguments], plugins=[ledger]))
+    with temporary_files_in_memory():
+        code = int(pytest.main(["-n", WORKERS, "--dist", "worksteal", *pytest_arguments], plugins=[ledger]))
     linted = 0 if linting is None else linting.wait()
     if linted:
         print("the linters found something: see above, or run make lint")

@@ -11,6 +11,7 @@ import ackwise
 from ackwise.amps import Client
 from ackwise.clock import ManualClock
 from tests.amps.tap import Tap
+from tests.fresh_stores import sqlite_url
 from tests.server.running import Running
 
 
@@ -21,7 +22,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def server(tmp_path: Path, clock: ManualClock) -> Iterator[Running]:
-    url = f"sqlite:///{tmp_path}/amps.db?durability=normal"
+    url = sqlite_url(tmp_path / "amps.db")
     with Running(url, clock, amps_port=0, amps_max_backlog=100_000, grace=0.05) as running:
         yield running
 

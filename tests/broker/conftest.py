@@ -15,6 +15,7 @@ from ackwise.store.port import Store
 from tests.broker.both_brokers import AnyBroker, LoopBroker, StartBroker
 from tests.broker.support import CountingStore
 from tests.broker.watched import WatchedStore
+from tests.fresh_stores import Tables, sqlite_url
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def interrupts() -> Iterator[None]:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/broker.db?durability=normal"
+    return sqlite_url(tmp_path / "broker.db", Tables.QUEUES)
 
 
 @pytest.fixture

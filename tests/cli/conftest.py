@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from ackwise.cli import main
+from tests.fresh_stores import sqlite_url
 from tests.server.running import Running
 
 
@@ -32,7 +33,7 @@ Ackwise = Callable[..., Said]
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/q.db?durability=normal"
+    return sqlite_url(tmp_path / "q.db")
 
 
 @pytest.fixture(params=["store", "server"])

@@ -130,6 +130,8 @@ def test_missing_dead_letter_changes_nothing(anywhere: Ackwise, any_url: str, ve
 
 
 GROUP_COMMANDS = [
+    ("lease", "list", "--all"),
+    ("consumer", "list"),
     ("lag",),
     ("lag", "--partitions"),
     ("metrics",),
@@ -163,7 +165,7 @@ def test_deleted_group_keeps_its_dead_letters_in_reach(anywhere: Ackwise, any_ur
     fill(any_url)
     anywhere("group", "delete", "orders", "billing", "--yes")
     assert len(anywhere("dlq", "list", "--group", "billing", "--json").json) == 2
-    assert anywhere("dlq", "purge", "--group", "billing", "--yes").out == "purged 2\n"
+    assert anywhere("dlq", "purge", "--group", "billing", "--yes").out == "purged 2 dead letters\n"
     assert anywhere("dlq", "list", "--group", "billing").code == 1
 
 
@@ -174,6 +176,44 @@ def test_pop_of_an_unknown_partition_exits_1(anywhere: Ackwise) -> None:
         assert said == (1, "", "ackwise: queue 'orders' has no partition 'nope'\n")
     assert anywhere("message", "pop", "orders", "--partition", "eu").code == 0
     assert anywhere("message", "pop", "orders", "--partition", "eu").code == 0
+
+
+PARTITION_COMMANDS = [
+    ("message", "tail", "orders"),
+    ("message", "tail", "orders", "--follow"),
+    ("message", "peek", "orders"),
+    ("message", "export", "orders"),
+    ("message", "show", "orders", "id"),
+    ("group", "seek", "orders", "billing", "--to", "end", "--yes"),
+]
+
+
+def test_unknown_partition_is_named_and_exits_1(anywhere: Ackwise, any_url: str) -> None:
+    fill(any_url)
+    for words in PARTITION_COMMANDS:
+        said = anywhere(*words, "--partition", "nope")
+        assert said == (1, "", "ackwise: queue 'orders' has no partition 'nope'\n"), words
+
+
+QUEUE_COMMANDS = [
+    ("lease", "list"),
+    ("lease", "oldest"),
+    ("consumer", "list"),
+    ("lag",),
+    ("metrics",),
+    ("dlq", "list"),
+    ("dlq", "report"),
+    ("dlq", "purge", "--yes"),
+    ("dlq", "redrive", "--yes"),
+]
+
+
+def test_unknown_queue_is_named_and_exits_1(anywhere: Ackwise, any_url: str) -> None:
+    fill(any_url)
+    for words in QUEUE_COMMANDS:
+        said = anywhere(*words, "--queue", "nope")
+        assert (said.code, said.out) == (1, ""), words
+        assert said.err.startswith("ackwise: there is no queue 'nope'; "), words
 
 
 # texts

@@ -27,7 +27,7 @@ def lag(url: str, queue: str, group: str) -> int:
 
 def test_pushed_message_is_peeked_popped_and_acked(anywhere: Ackwise, any_url: str) -> None:
     said = anywhere("message", "push", "orders", '{"n":1}', "--partition", "eu", "--header", "a=b", "--priority", "2")
-    assert said.out.startswith("pushed 1 ")
+    assert said.out.startswith("pushed 1 message ")
     (peeked,) = anywhere("message", "peek", "orders", "--json").json
     assert (peeked["payload"], peeked["partition"], peeked["headers"], peeked["priority"]) == (
         {"n": 1},
@@ -43,7 +43,7 @@ def test_pushed_message_is_peeked_popped_and_acked(anywhere: Ackwise, any_url: s
 
 def test_push_of_lines_stores_one_message_each(anywhere: Ackwise) -> None:
     said = anywhere("message", "push", "orders", stdin='1\n\n"two"\n{"three": 3}')
-    assert said[:2] == (0, "pushed 3\n")
+    assert said[:2] == (0, "pushed 3 messages\n")
     assert [row["payload"] for row in anywhere("message", "peek", "orders", "--json").json] == [1, "two", {"three": 3}]
     assert "nothing was pushed" in anywhere("message", "push", "orders").out
 
@@ -121,8 +121,8 @@ def test_export_then_import_keeps_messages(anywhere: Ackwise, any_url: str) -> N
         connection.push("orders", b"\x00\xff", partition="eu", headers={"h": "v"})
         connection.push("orders", {"$base64": "no bytes"}, transaction_id="mine", priority=3)
     exported = anywhere("message", "export", "orders")
-    assert anywhere("message", "import", "copy", stdin=exported.out).out == "imported 2\n"
-    assert anywhere("message", "import", "copy", stdin=exported.out).out == "imported 0, 2 duplicates\n"
+    assert anywhere("message", "import", "copy", stdin=exported.out).out == "imported 2 messages\n"
+    assert anywhere("message", "import", "copy", stdin=exported.out).out == "imported 0 messages, 2 duplicates\n"
     with connect(any_url) as connection:
         first, second = sorted(connection.browse("copy"), key=lambda row: row.partition, reverse=True)
         original = {row.transaction_id for row in connection.browse("orders")}

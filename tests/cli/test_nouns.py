@@ -104,8 +104,8 @@ def test_dlq_commands_list_and_redrive(ackwise: Ackwise, url: str) -> None:
     assert (letter["reason"], letter["error"]) == ("rejected", "no such customer")
     assert letter["payload"] == {"n": 0}
     assert letter["id"] in ackwise("dlq", "list").out
-    assert ackwise("dlq", "redrive", "--group", "billing", "--dry-run").out == "would redrive 1\n"
-    assert ackwise("dlq", "redrive", letter["id"], "--yes").out == "redriven 1\n"
+    assert ackwise("dlq", "redrive", "--group", "billing", "--dry-run").out == "would redrive 1 dead letter\n"
+    assert ackwise("dlq", "redrive", letter["id"], "--yes").out == "redriven 1 dead letter\n"
     refused = ackwise("dlq", "redrive", letter["id"], "--yes")
     assert (refused.code, "there is no dead letter" in refused.err) == (1, True)
     assert ackwise("dlq", "purge").code == 2
@@ -113,8 +113,11 @@ def test_dlq_commands_list_and_redrive(ackwise: Ackwise, url: str) -> None:
 
 def test_dlq_purge_removes_dead_letters(ackwise: Ackwise, url: str) -> None:
     fill(url)
-    assert ackwise("dlq", "purge", "--queue", "orders", "--dry-run").out == "would purge 1\n"
-    assert ackwise("dlq", "purge", "--queue", "orders", "--yes").out == "purged 1\n"
+    assert ackwise("dlq", "purge", "--queue", "orders", "--dry-run").out == "would purge 1 dead letter\n"
+    (letter,) = ackwise("dlq", "list", "--json").json
+    assert ackwise("dlq", "list", "--kind", letter["kind"], "--json").json == [letter]
+    assert ackwise("dlq", "list", "--kind", "another error", "--json").json == []
+    assert ackwise("dlq", "purge", "--queue", "orders", "--yes").out == "purged 1 dead letter\n"
 
 
 def test_check_is_content_and_shows_what_is_in_force(ackwise: Ackwise, url: str) -> None:
@@ -145,7 +148,7 @@ def test_nouns_speak_to_a_server_as_well(ackwise: Ackwise, url: str) -> None:
         assert ackwise("group", "list", "--json", *at).json[0]["dead"] == 1
         (letter,) = ackwise("dlq", "list", "--json", *at).json
         assert (letter["payload"], letter["error"]) == ({"n": 0}, "no such customer")
-        assert ackwise("dlq", "redrive", "--queue", "orders", "--yes", *at).out == "redriven 1\n"
+        assert ackwise("dlq", "redrive", "--queue", "orders", "--yes", *at).out == "redriven 1 dead letter\n"
         said = ackwise("check", *at)
         assert (said.code, "the store itself" in said.err) == (2, True)
     gone = ackwise("queue", "list", *at)

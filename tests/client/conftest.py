@@ -10,6 +10,7 @@ import pytest
 import ackwise
 from ackwise.clock import ManualClock
 from ackwise.connect import open_store
+from tests.fresh_stores import sqlite_url
 from tests.server.running import Running
 
 
@@ -20,7 +21,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def store_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/queues.db?durability=normal"
+    return sqlite_url(tmp_path / "queues.db")
 
 
 @pytest.fixture(params=["embedded", "http"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -110,11 +111,22 @@ def test_batch_has_one_send_span_in_every_message(queue: ackwise.Connection, spa
     assert [delivery.json() for delivery in batch] == [1, 2, 3]
 
 
-def test_request_context_goes_into_its_messages(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/push", {"queue": "q", "payloads": [1]}),
+        ("/v1/messages", {"queue": "q", "messages": [{"payload": 1}]}),
+        ("/v1/transaction", {"pushes": [{"queue": "q", "payloads": [1]}]}),
+        ("/api/v1/push", {"items": [{"queue": "q", "payload": 1}]}),
+        ("/api/v1/transaction", {"operations": [{"type": "push", "queue": "q", "payload": 1}]}),
+        ("/queue/q/push", {"item": {"n": 1}}),
+    ],
+)
+def test_request_context_goes_into_its_messages(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
     parent, state = "00-" + "a" * 32 + "-" + "b" * 16 + "-01", "vendor=1"
     with Running(f"sqlite:///{tmp_path}/traced.db") as running, httpx2.Client(base_url=running.url) as http:
         for headers in ({"traceparent": parent, "tracestate": state}, {"traceparent": "nonsense"}, {}):
-            http.post("/v1/push", json={"queue": "q", "payloads": [1]}, headers=headers).raise_for_status()
+            http.post(path, json=body, headers=headers).raise_for_status()
         with ackwise.connect(running.url) as connection:
             contexts = [delivery.headers for delivery in connection.claim("q", max=3)]
     assert contexts == [{"traceparent": parent, "tracestate": state}, {}, {}]

@@ -13,7 +13,7 @@ from ackwise.core.events import RequestServed
 from ackwise.dashboard import static_files
 from ackwise.dashboard.app import Dashboard, page_path
 from ackwise.dashboard.request import PageRequest
-from ackwise.dashboard.routes import Match, PageTable, decode, encode, get, post
+from ackwise.dashboard.routes import PageTable, RouteMatch, decode, encode, get, post
 from tests.dashboard.site import Site
 from tests.event_log import EventLog
 from tests.server.running import Running
@@ -42,10 +42,10 @@ def test_segment_of_invalid_text_is_bad_input() -> None:
 def test_route_is_found_by_method_and_path() -> None:
     table = PageTable([get("/", _page), get("/queues/{queue}", _page), post("/queues/{queue}/pause", _page)])
     match = table.find("GET", "/queues/a%2Fpause")
-    assert isinstance(match, Match)
+    assert isinstance(match, RouteMatch)
     assert match.params == {"queue": "a/pause"}
-    assert isinstance(table.find("GET", ""), Match)
-    assert isinstance(table.find("POST", "/queues/a/pause"), Match)
+    assert isinstance(table.find("GET", ""), RouteMatch)
+    assert isinstance(table.find("POST", "/queues/a/pause"), RouteMatch)
     assert table.find("POST", "/queues/a") == frozenset({"GET"})
     assert table.find("GET", "/queues/a/pause") == frozenset({"POST"})
     assert table.find("GET", "/nowhere") == frozenset()

@@ -53,6 +53,7 @@ from ackwise.spark.source.schemas import STREAM
 from ackwise.store.postgres import views as postgres_views
 from ackwise.store.sqlite import views as sqlite_views
 from ackwise.wire import settle
+from ackwise.wire.amps import Header
 from ackwise.wire.claim import ClaimBody
 from ackwise.wire.http_status import status_of
 from ackwise.wire.settle import Entry, SettleBody
@@ -208,6 +209,8 @@ def importable(name: str) -> bool:
     assert parsed is not None, name
     found: Any = ackwise
     for depth, part in enumerate(parsed["path"].split(".")[1:], 2):
+        if part in _annotated(found):
+            return True
         if not hasattr(found, part):
             try:
                 importlib.import_module(".".join(parsed["path"].split(".")[:depth]))
@@ -215,6 +218,11 @@ def importable(name: str) -> bool:
                 return False
         found = getattr(found, part)
     return takes(found, parsed["parameters"])
+
+
+def _annotated(kind: Any) -> Collection[str]:
+    """Attributes of the objects of a class that the class itself does not have."""
+    return {name for base in getattr(kind, "__mro__", ()) for name in inspect.get_annotations(base)}
 
 
 def takes(function: Any, parameters: str | None) -> bool:
@@ -337,6 +345,7 @@ SECTIONS: dict[str, Exists] = {
     "Environment variables": among(variables),
     "Fields of ackwise dlq report --json": spelled_in(ackwise.spark.jobs),
     "Routes": among(routes),
+    "Headers of native answers": spelled_in(ackwise.protocols.native),
     "Tables": among(lambda: TABLES),
     "Fields of a settle request": among(lambda: fields(SettleBody, entries=Entry)),
     "Fields of a settle answer": among(settle_answer),
@@ -347,6 +356,7 @@ SECTIONS: dict[str, Exists] = {
     "Fields of PushPop's answers": spelled_in(ackwise.protocols.pushpop),
     "Fields of a PushPop sink": among(lambda: fields(SinkTarget)),
     "Fields of PushPop's extend-lock request": spelled_in(ackwise.protocols.pushpop),
+    "Trace fields of AMPS frames": among(lambda: fields(Header)),
     "Error codes": among(error_classes),
     "Codes of /readyz": among(readiness_codes),
     "Reasons of dead letters": among(lambda: set(Reason)),

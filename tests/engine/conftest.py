@@ -12,6 +12,7 @@ from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
 from tests.engine.store_harness import StoreHarness
+from tests.fresh_stores import Tables, sqlite_url
 from tests.pg import FACTORIES
 
 
@@ -24,9 +25,9 @@ def clock() -> ManualClock:
 def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> Iterator[DatabaseStore]:
     made: DatabaseStore
     if request.param == "sqlite":
-        made = SQLiteStore(f"sqlite:///{tmp_path}/queues.db?durability=normal", clock=clock, seed=1)
+        made = SQLiteStore(sqlite_url(tmp_path / "queues.db", Tables.QUEUES), clock=clock, seed=1)
     else:
-        made = PostgresStore(request.getfixturevalue(request.param)(), clock=clock, seed=1)
+        made = PostgresStore(request.getfixturevalue(request.param)(Tables.QUEUES), clock=clock, seed=1)
     yield made
     try:
         assert made.audit() == []

@@ -100,7 +100,7 @@ def test_filters_select_the_same_letters_in_each_query(harness: StoreHarness) ->
         assert harness.dead(**filters, ids=[letter.id for letter in letters], limit=1000) == expected, filters
         assert harness.store.ask(q.ListDead(**filters, limit=1)).total == len(expected), filters
         assert harness.store.ask(q.CountDead(**filters)) == len(expected), filters
-        times = {"after_at": 0, "before_at": letters[0].dead_at + 1, **filters}
+        times: dict[str, Any] = {"after_at": 0, "before_at": letters[0].dead_at + 1, **filters}
         times["before_at"] += "before_at" in filters
         series = harness.store.ask(q.CountDeadByTime(**times))
         assert sum(map(sum, series.counts.values())) == len(expected), filters

@@ -9,6 +9,7 @@ from ackwise.core import queries as q
 from ackwise.core.errors import BadInput, MessageNotFound
 from ackwise.core.messages import QUEUE_MODE
 from ackwise.core.rows import FoundMessage
+from ackwise.engine.reads import messages
 from tests.engine.store_harness import StoreHarness
 
 DAY = 24 * 3600.0
@@ -164,3 +165,36 @@ def test_reused_id_finds_newer_message_and_its_dead_letters(harness: StoreHarnes
     assert (found.message.payload, found.dead) == (b"new", [])
     harness.reject(harness.take(), error="new trouble")
     assert [letter.error for letter in find(harness, newer.partition_id, "t").dead] == ["new trouble"]
+
+
+def test_message_near_its_known_place_is_found_without_scan(
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receipts = harness.number(3)
+    partition_id = receipts[2].partition_id
+    lane = find(harness, partition_id, "t2").message.lane
+    scans: list[object] = []
+    monkeypatch.setattr(messages, "_among_old", lambda *found: scans.append(found))
+
+    def near(lane: int, seq: int, transaction_id: str = "t2") -> str:
+        query = q.FindMessage(partition_id=partition_id, transaction_id=transaction_id, near=(lane, seq))
+        return harness.store.ask(query).message.payload.decode()
+
+    assert [near(*place) for place in ((lane, 2), (lane, 1), (lane, 99), (1 << 40, 2))] == ["2"] * 4
+    with pytest.raises(MessageNotFound):
+        near(lane, 2, "t9")
+    with pytest.raises(BadInput):
+        near(lane, -1)
+    assert scans == []
+    with pytest.raises(MessageNotFound):
+        find(harness, partition_id, "t9")
+    assert len(scans) == 1
+
+
+def test_near_another_partition_does_not_find_its_message(harness: StoreHarness) -> None:
+    harness.configure(dedupe_seconds=DAY)
+    (one,) = harness.push("one", partition="p1", txid="t")
+    (two,) = harness.push("two", partition="p2", txid="t")
+    place = find(harness, two.partition_id, "t").message
+    query = q.FindMessage(partition_id=one.partition_id, transaction_id="t", near=(place.lane, place.seq))
+    assert harness.store.ask(query).message.payload == b"one"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from ackwise.core import commands as c
 from ackwise.core import events as e
+from ackwise.core.answers import Result
 from ackwise.core.errors import AckwiseError
 from ackwise.core.messages import QUEUE_MODE, NewMessage
+from ackwise.engine.turn import Turn
+from ackwise.engine.turn_events import TurnReport, report_of
 from ackwise.store import turn_runner
 from tests.engine.store_harness import StoreHarness, entry
 
@@ -105,13 +108,13 @@ def test_commit_tells_its_size(harness: StoreHarness) -> None:
 
 
 def test_turn_without_listener_builds_no_event(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    built: list[object] = []
+    built: list[TurnReport] = []
 
-    def note(*given: object) -> list[e.Event]:
-        built.append(given)
-        return []
+    def note(turn: Turn, results: Sequence[Result], seconds: float) -> TurnReport:
+        built.append(report_of(turn, results, seconds))
+        return built[-1]
 
-    monkeypatch.setattr(turn_runner, "events_of", note)
+    monkeypatch.setattr(turn_runner, "report_of", note)
     harness.number(3)
     harness.ack(*harness.claim(3).deliveries)
     assert built == []
@@ -120,13 +123,27 @@ def test_turn_without_listener_builds_no_event(harness: StoreHarness, monkeypatc
     assert len(built) == 1
 
 
+def test_keeper_gets_the_events_of_a_turn_when_it_asks(harness: StoreHarness) -> None:
+    kept: list[e.Event | e.EventSource] = []
+    heard: list[e.Event] = []
+    stop = harness.store.events.keep(kept.append)
+    harness.number(3)
+    harness.store.events.subscribe(heard.append)
+    harness.claim(2)
+    stop()
+    first, second = [source.events() for source in kept if isinstance(source, TurnReport)]
+    assert first[0] == e.MessagesPushed("q", 3)
+    assert second == heard
+    assert [type(event) for event in second] == [e.MessagesClaimed, e.TurnCommitted]
+
+
 def test_turn_is_answered_although_its_events_fail(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object) -> None:
         raise ValueError("no")
 
-    monkeypatch.setattr(turn_runner, "events_of", fail)
+    monkeypatch.setattr(turn_runner, "report_of", fail)
     harness.store.events.subscribe(lambda event: None)
     assert [receipt.status for receipt in harness.number(3)] == ["queued"] * 3
     assert "a committed turn could not be announced" in caplog.text

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.graph.machine import Consumers
-from tests.pg import FACTORIES, clean
+from tests.pg import FACTORIES
+from tests.pg_databases import clean
 
 DEEP = os.environ.get("ACKWISE_HYPOTHESIS") == "deep"
 

@@ -11,6 +11,7 @@ from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.graph.engine import change_tracker, session_commands, step_runs
 from ackwise.mew import Session
+from tests.fresh_stores import Tables, sqlite_url
 from tests.mew.prompt import Prompt
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES
@@ -33,9 +34,9 @@ def clock() -> ManualClock:
 def graph_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of an empty store, whose state at the end must pass the audit."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/graph.db?durability=normal"
+        url = sqlite_url(tmp_path / "graph.db")
     else:
-        url = request.getfixturevalue(request.param)()
+        url = request.getfixturevalue(request.param)(Tables.GRAPH)
     yield url
     store = open_store(url)
     try:
@@ -58,5 +59,5 @@ def prompt(session: Session, clock: ManualClock) -> Prompt:
 @pytest.fixture
 def lite(tmp_path: Path, clock: ManualClock) -> Iterator[Prompt]:
     """On SQLite only, for what is decided above the store."""
-    with Session(f"sqlite:///{tmp_path}/lite.db?durability=normal", clock=clock, blocked_for=0.0) as opened:
+    with Session(sqlite_url(tmp_path / "lite.db"), clock=clock, blocked_for=0.0) as opened:
         yield Prompt(opened, clock)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
 
 import httpx2
 import pytest
@@ -12,30 +11,47 @@ import pytest
 from ackwise.clock import ManualClock
 from ackwise.core import events as e
 from ackwise.core.events import EventStream
+from ackwise.engine.turn import Tally
+from ackwise.engine.turn_events import TurnReport
+from ackwise.observability.event_buffer import EventBuffer
 from ackwise.observability.event_log import EventLog, changes
 from ackwise.observability.log_records import Fields
 from ackwise.store.sqlite.connection import SCHEMA_VERSION
 from tests.observability.calls import claim, push, settle
+from tests.observability.records import logged
 from tests.server.running import Running
 
 
-@pytest.fixture
-def stream() -> EventStream:
-    return EventStream()
+class Log:
+    """An event log with its stream and its buffer."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.stream = EventStream()
+        self._buffer, self._log = EventBuffer(self.stream, clock.now), EventLog(clock.now)
+        self._buffer.add(self._log.add)
+
+    def emit(self, event: e.Event | TurnReport) -> None:
+        """Emit the event and run the batch step."""
+        if isinstance(event, TurnReport):
+            self.stream.emit_later(event)
+        else:
+            self.stream.emit(event)
+        self.tick()
+
+    def tick(self) -> None:
+        self._buffer.flush()
+
+    def close(self) -> None:
+        self._buffer.close()
+        self._log.close()
 
 
 @pytest.fixture
-def log(stream: EventStream, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> Iterator[EventLog]:
+def log(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> Iterator[Log]:
     caplog.set_level(logging.INFO, "ackwise")
-    event_log = EventLog(stream, clock.now)
+    event_log = Log(clock)
     yield event_log
     event_log.close()
-
-
-def logged(caplog: pytest.LogCaptureFixture, message: str) -> list[dict[str, Any]]:
-    """Fields of the records with this message, in order."""
-    records = [record.args for record in caplog.records if record.msg == "%s %s"]
-    return [dict(args[1]) for args in records if isinstance(args, tuple) and args[0] == message]  # type: ignore[call-overload]
 
 
 def request(route: str = "/v1/push", status: int = 200, messages: int = 2) -> e.RequestServed:
@@ -46,10 +62,15 @@ def letter(number: int = 0, queue: str = "orders") -> e.DeadLetterAdded:
     return e.DeadLetterAdded(queue, "workers", f"id-{number}", "retry_limit", "no such customer", 3)
 
 
-def test_request_that_changes_is_logged_with_its_fields(
-    stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    stream.emit(request())
+def turn(*, seconds: float = 0.2, expired: dict[str, int] | None = None) -> TurnReport:
+    """A turn of 3 commands that pushed 40 messages, and whose messages by queue had expired leases."""
+    tally: Tally = {("orders", "", "pushed", 0): (40, {})} if expired is None else {}
+    tally |= {(queue, "workers", "lease_expired", 0): (count, {}) for queue, count in (expired or {}).items()}
+    return TurnReport(tally, {}, {}, {}, [], 3, seconds)
+
+
+def test_request_that_changes_is_logged_with_its_fields(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    log.emit(request())
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("ackwise.server", logging.INFO)
     assert record.getMessage() == (
@@ -74,13 +95,13 @@ def test_route_changes_by_method_and_path(method: str, route: str, changing: boo
 
 
 def test_requests_above_100_a_second_are_added_up_by_route(
-    stream: EventStream, log: EventLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    log: Log, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(100):
-        stream.emit(request())
+        log.emit(request())
     for number in range(50):
-        stream.emit(request(status=400 if number < 5 else 200))
-    stream.emit(request("/v1/settle", messages=7))
+        log.emit(request(status=400 if number < 5 else 200))
+    log.emit(request("/v1/settle", messages=7))
     assert len(logged(caplog, "request")) == 100
     assert not logged(caplog, "more requests in one second")
     clock.advance(1)
@@ -90,28 +111,26 @@ def test_requests_above_100_a_second_are_added_up_by_route(
         ("/v1/push", 50, 5, 100),
         ("/v1/settle", 1, 0, 7),
     ]
-    stream.emit(request())
+    log.emit(request())
     assert len(logged(caplog, "request")) == 101
 
 
 def test_dead_letters_above_10_a_second_are_added_up(
-    stream: EventStream, log: EventLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    log: Log, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(25):
-        stream.emit(letter(number))
+        log.emit(letter(number))
     assert len(logged(caplog, "dead letter")) == 10
     clock.advance(1)
-    stream.emit(letter(99))
+    log.emit(letter(99))
     assert logged(caplog, "more dead letters") == [
         {"queue": "orders", "group": "workers", "reason": "retry_limit", "messages": 15}
     ]
     assert len(logged(caplog, "dead letter")) == 11
 
 
-def test_dead_letter_is_logged_with_its_error(
-    stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture
-) -> None:
-    stream.emit(letter(7))
+def test_dead_letter_is_logged_with_its_error(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    log.emit(letter(7))
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("ackwise.engine", logging.WARNING)
     assert record.getMessage() == (
@@ -120,20 +139,17 @@ def test_dead_letter_is_logged_with_its_error(
 
 
 def test_lease_expiries_of_one_second_are_one_record(
-    stream: EventStream, log: EventLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
+    log: Log, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(3):
-        stream.emit(e.LeasesExpired("orders", "workers", 4, 1))
+        log.emit(turn(expired={"orders": 4}))
     clock.advance(1)
     log.tick()
     assert logged(caplog, "leases expired") == [{"queue": "orders", "group": "workers", "messages": 12}]
 
 
-def test_names_of_one_second_are_bounded(
-    stream: EventStream, log: EventLog, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    for number in range(1500):
-        stream.emit(e.LeasesExpired(f"q{number}", "workers", 1))
+def test_names_of_one_second_are_bounded(log: Log, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    log.emit(turn(expired={f"q{number}": 1 for number in range(1500)}))
     clock.advance(1)
     log.tick()
     sums = logged(caplog, "leases expired")
@@ -141,13 +157,14 @@ def test_names_of_one_second_are_bounded(
     assert sums[-1] == {"queue": "other", "group": "other", "messages": 500}
 
 
-def test_trouble_of_the_store_is_logged(stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture) -> None:
-    stream.emit(e.TurnCommitted(3, 40, 0.2))
-    stream.emit(e.TurnCommitted(3, 40, 1.5))
-    stream.emit(e.TurnFellBack(3, "StoreFull: no space"))
-    stream.emit(e.ConnectionLost("postgresql://app:secret@db/queue", "server closed"))
-    stream.emit(e.ConnectionRestored("postgresql://app:secret@db/queue", 2.5))
-    stream.emit(e.StoreMigrated("q.db", 7, 8))
+def test_trouble_of_the_store_is_logged(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    log.emit(turn(seconds=0.2))
+    log.emit(turn(seconds=1.5))
+    assert logged(caplog, "slow turn") == [{"seconds": 1.5, "commands": 3, "messages": 40}]
+    log.emit(e.TurnFellBack(3, "StoreFull: no space"))
+    log.emit(e.ConnectionLost("postgresql://app:secret@db/queue", "server closed"))
+    log.emit(e.ConnectionRestored("postgresql://app:secret@db/queue", 2.5))
+    log.emit(e.StoreMigrated("q.db", 7, 8))
     assert [(record.name, record.args[0]) for record in caplog.records if isinstance(record.args, tuple)] == [
         ("ackwise.store", "slow turn"),
         ("ackwise.store", "turn failed, its commands run one by one"),
@@ -158,8 +175,8 @@ def test_trouble_of_the_store_is_logged(stream: EventStream, log: EventLog, capl
     assert "secret" not in caplog.text
 
 
-def test_hostile_name_stays_in_one_line(stream: EventStream, log: EventLog, caplog: pytest.LogCaptureFixture) -> None:
-    stream.emit(letter(queue="a\n2026-01-01 ERROR fake\x1b[31m"))
+def test_hostile_name_stays_in_one_line(log: Log, caplog: pytest.LogCaptureFixture) -> None:
+    log.emit(letter(queue="a\n2026-01-01 ERROR fake\x1b[31m"))
     (record,) = caplog.records
     text = record.getMessage()
     assert text.isprintable()

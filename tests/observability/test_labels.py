@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ackwise.clock import ManualClock
-from ackwise.core import events as e
-from ackwise.core.events import EventStream
+from ackwise.engine.turn import Tally
+from ackwise.engine.turn_events import TurnReport
+from ackwise.observability.event_buffer import Batch
 from ackwise.observability.event_counts import EventCounts
 from ackwise.observability.labels import OTHER, GroupLabels, QueueLabels
 
@@ -47,14 +48,17 @@ def test_groups_above_the_bound_are_other() -> None:
     assert labels.of("q", "c") == "c"
 
 
+def pushes(**counts: int) -> Batch:
+    """A turn that pushed messages, by queue."""
+    tally: Tally = {(queue, "", "pushed", 0): (count, {}) for queue, count in counts.items()}
+    return Batch([(0.0, TurnReport(tally, {}, {}, {}, [], 1, 0.001))], 0)
+
+
 def test_counters_of_a_lost_label_end_and_other_never_falls() -> None:
-    stream = EventStream()
-    counts = EventCounts(stream, ManualClock().now)
+    counts = EventCounts(ManualClock().now)
     counts.queues = QueueLabels(most=1)
-    stream.emit(e.MessagesPushed("a", 3))
-    stream.emit(e.MessagesPushed("b", 9))
+    counts.add(pushes(a=3, b=9))
     assert counts.pushed == {"a": 3, OTHER: 9}
     counts.forget(counts.queues.choose({"a": 0, "b": 9}, 2))
-    stream.emit(e.MessagesPushed("a", 1))
-    stream.emit(e.MessagesPushed("b", 2))
+    counts.add(pushes(a=1, b=2))
     assert counts.pushed == {OTHER: 10, "b": 2}

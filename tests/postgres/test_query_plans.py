@@ -11,7 +11,7 @@ from psycopg.rows import scalar_row
 from ackwise.graph.engine.extension import GRAPH
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.postgres.session import STATEMENTS
-from tests.pg import Databases
+from tests.pg_databases import Databases
 from tests.query_plans import BIG, HOT
 
 ONLY_HERE: dict[str, dict[str, object]] = {

@@ -396,7 +396,8 @@ class Machine(RuleBasedStateMachine):
     def purge(self, rows: int) -> None:
         """In turns of a few rows: no message is stored meanwhile."""
         preview = self.store.ask(q.PreviewPurge(queue=QUEUE))
-        command, total = c.PurgeQueue(queue=QUEUE, until=preview.until), None
+        command: c.Command | None = c.PurgeQueue(queue=QUEUE, until=preview.until)
+        total: Any = None
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(queue_purge, "MOST_ROWS", rows)
             while command is not None:

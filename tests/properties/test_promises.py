@@ -17,7 +17,8 @@ from ackwise.store.database_store import DatabaseStore
 from ackwise.store.postgres import PostgresStore
 from ackwise.store.sqlite import SQLiteStore
 from ackwise.store.turn_runner import LedgerCounts
-from tests.pg import FACTORIES, clean
+from tests.pg import FACTORIES
+from tests.pg_databases import clean
 from tests.properties.machine import Disk, Machine
 
 DEEP = os.environ.get("ACKWISE_HYPOTHESIS") == "deep"

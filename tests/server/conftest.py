@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fresh_stores import Tables, sqlite_url
 from tests.pg import FACTORIES
 
 
@@ -13,6 +14,6 @@ from tests.pg import FACTORIES
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store, for what is shown on each."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/any.db?durability=normal"
-    url: str = request.getfixturevalue(request.param)()
+        return sqlite_url(tmp_path / "any.db")
+    url: str = request.getfixturevalue(request.param)(Tables.GRAPH)
     return url

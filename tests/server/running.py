@@ -11,12 +11,27 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from uvicorn import server as uvicorn_server
+
 from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.server.server import make_server
 from ackwise.server.settings import Settings
 from ackwise.store.port import Store
 from tests.patience import PATIENCE
+
+
+class QuickPolls:
+    """asyncio as uvicorn's server uses it. A stopping server polls ten times a second, here hundreds of times."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(min(seconds, 0.002))
+
+
+uvicorn_server.asyncio = QuickPolls()  # type: ignore[assignment, attr-defined]
 
 
 class Errors(logging.Handler):

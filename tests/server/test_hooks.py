@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from ackwise import QueuePolicy, connect
 from ackwise.cli.app import app
 from ackwise.client import Connection
-from ackwise.clock import ManualClock
+from ackwise.clock import ManualClock, SystemClock
 from ackwise.core.commands import SetHook, SettleHook, TakeHook
 from ackwise.core.errors import BadInput
 from ackwise.core.events import Event, HookDelivered, HookFailed, HookPaused
@@ -22,6 +22,7 @@ from ackwise.core.rows import HookLetter
 from tests.broker.watched import until
 from tests.patience import PATIENCE
 from tests.protocols.pushpop.receiving import Receiver
+from tests.server.process import ServerProcess
 from tests.server.running import Running
 
 
@@ -187,6 +188,28 @@ def test_hook_of_a_killed_server_is_taken_over(
     assert not queue.transport.send(settle).held
 
 
+def test_hook_of_a_server_after_kill_9_is_taken_over(any_store: str, receiver: Receiver) -> None:
+    """The server dies during its post. Another server posts the same letter again when the lease is over."""
+    receiver.gate.clear()
+    with ServerProcess(any_store) as first, connect(first.url) as queue:
+        queue.create_queue("orders", QueuePolicy(retry_limit=1))
+        queue.set_on_dead("orders", receiver.url)
+        kill(queue, 1, 2)
+        assert receiver.next()["transaction_id"] == "tx-1"
+        first.kill()
+    receiver.gate.set()
+    clock = ManualClock(SystemClock().now())
+    with Running(any_store, clock) as second, connect(second.url) as queue:
+        taken = queue.transport.send(TakeHook(queue="orders", name="webhook", owner="other"))
+        assert taken.letters == []
+        assert taken.hook is not None
+        assert taken.hook.retry_in > 0
+        assert receiver.posts.empty()
+        clock.advance(61)
+        assert [receiver.next()["transaction_id"] for _ in range(2)] == ["tx-1", "tx-2"]
+        wait_for(lambda: not hook(second)["pending"])
+
+
 def test_two_servers_post_each_letter_once(
     server: Running, queue: Connection, receiver: Receiver, clock: ManualClock, any_store: str
 ) -> None:
@@ -269,7 +292,7 @@ def test_check_names_a_failing_hook(any_store: str, clock: ManualClock) -> None:
         queue.transport.send(SettleHook(**where, error="no answer"))
     shown = CliRunner().invoke(app, ["check", "--url", any_store])
     assert shown.exit_code == 0
-    assert "NOTE the hook webhook of queue orders failed 1 times: no answer" in shown.output
+    assert "NOTE the hook webhook of queue orders failed 1 time: no answer" in shown.output
 
 
 def test_removed_hook_posts_nothing(server: Running, queue: Connection, receiver: Receiver) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from ackwise.protocols.mew.http import MewServer
 from ackwise.protocols.native import list_docs
 from ackwise.protocols.native.request_arguments import Arguments
 from ackwise.protocols.native.tables import LISTS
+from ackwise.protocols.problem_documents import NativeError, Problem
 from ackwise.protocols.pushpop.sinks import Sinks
 from ackwise.server import docs_pages, health
 from ackwise.server.observer import Observer
@@ -181,6 +183,32 @@ def test_document_with_a_known_etag_is_not_sent_again(http: httpx2.Client) -> No
     assert (again.status_code, again.content) == (304, b"")
     other = http.get("/openapi.json", headers={"if-none-match": '"other"'})
     assert (other.status_code, other.content) == (200, first.content)
+
+
+# errors
+
+
+NEVER_REFUSES = ["GET /v1"]
+"""Native routes that read nothing of a request."""
+
+
+def test_error_of_every_native_route_is_as_documented(http: httpx2.Client, routes: list[Route]) -> None:
+    """Requests with a wrong body, a wrong parameter and unknown names. Older routes keep `error` and `code`."""
+    answered = []
+    for route in routes:
+        if route.doc is None or not f"{route.path}/".startswith("/v1/"):
+            continue
+        path = re.sub(r"\{\w+\}", "unknown", route.path)
+        reply = http.request(route.method, path, params={"nonsense": "1"}, content=b"{")
+        if reply.status_code == 200:
+            answered.append(f"{route.method} {route.path}")
+            continue
+        assert reply.headers["content-type"] == route.doc.error_type, route
+        error = msgspec.convert(reply.json(), route.doc.error)
+        assert isinstance(error, Problem | NativeError), route
+        assert set(reply.json()) == set(msgspec.structs.asdict(error)) - {"details"} | set(reply.json()) & {"details"}
+        assert (error.status, error.type) == (reply.status_code, f"/docs/errors#{error.code}"), route
+    assert answered == NEVER_REFUSES
 
 
 # the page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +18,9 @@ from ackwise import errors
 from ackwise.clock import ManualClock, SystemClock
 from ackwise.connect import connect
 from ackwise.core.validation import MICROS
+from ackwise.server.ports import bind_ports
 from ackwise.server.settings import Settings
+from tests.data.before_18.contents import unpack
 from tests.patience import PATIENCE
 from tests.pg import FACTORIES
 from tests.server.process import ServerProcess, clean_env, command
@@ -76,11 +79,38 @@ def test_server_prints_its_url_and_ends_with_0(sqlite_url: str) -> None:
             assert http.get("/readyz").status_code == 200
 
 
-def test_port_that_is_taken_is_an_error(sqlite_url: str) -> None:
-    with ServerProcess(sqlite_url) as server:
-        code, said = refused("--store", f"{sqlite_url}.other", "--port", str(server.port))
-    assert code == 1
-    assert "cannot listen on 127.0.0.1" in said
+@pytest.mark.parametrize("flag", ["--port", "--pushpop-port", "--amps-port"])
+def test_port_that_is_taken_creates_no_store(tmp_path: Path, flag: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, said = refused("--store", f"sqlite:///{tmp_path}/new.db", "--port", "0", flag, str(port))
+    assert (code, said) == (1, f"ackwise: cannot listen on 127.0.0.1 port {port}: Address already in use\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_port_that_is_taken_migrates_no_store(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path) / "store.db"
+    before = store.read_bytes()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, _ = refused("--store", f"sqlite:///{store}", "--port", str(taken.getsockname()[1]))
+    assert (code, store.read_bytes()) == (1, before)
+
+
+def test_port_that_another_server_takes_first_is_an_error() -> None:
+    with contextlib.closing(bind_ports(Settings(port=0))) as first:
+        port = first.http.getsockname()[1]
+        with contextlib.closing(bind_ports(Settings(port=port))) as late:
+            first.listen()
+            with pytest.raises(errors.AckwiseError, match=f"cannot listen on 127.0.0.1 port {port}: "):
+                late.listen()
+
+
+def test_ports_that_cannot_all_be_bound_are_freed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(errors.AckwiseError, match="cannot listen"):
+        bind_ports(Settings(port=port, amps_port=taken.getsockname()[1]))
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_store_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:

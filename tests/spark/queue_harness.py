@@ -19,6 +19,7 @@ from ackwise.core.rows import BrowsedMessage, DeadLetter, DeadPage, GroupStats, 
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
 from ackwise.spark.connections import close_task_connections
+from tests.fresh_stores import Tables, sqlite_url
 from tests.pg import FACTORIES
 from tests.server.running import Running
 
@@ -120,20 +121,20 @@ def named(kind: str) -> str:
 @pytest.fixture(params=KINDS, ids=named)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty store by each way there is to it."""
-    sqlite = f"sqlite:///{tmp_path}/queue.db?durability=normal"
+    sqlite = sqlite_url(tmp_path / "queue.db")
     if request.param == "http":
         with Running(sqlite) as server:
             yield server.url
             close_task_connections()
     else:
-        yield sqlite if request.param == "sqlite" else request.getfixturevalue(request.param)()
+        yield sqlite if request.param == "sqlite" else request.getfixturevalue(request.param)(Tables.GRAPH)
         close_task_connections()
 
 
 @pytest.fixture
 def local_url(tmp_path: Path) -> Iterator[str]:
     """An empty store in a file, for what is the same everywhere."""
-    yield f"sqlite:///{tmp_path}/queue.db?durability=normal"
+    yield sqlite_url(tmp_path / "queue.db")
     close_task_connections()
 
 
@@ -145,7 +146,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 def timed_url(tmp_path: Path, clock: ManualClock) -> Iterator[str]:
     """A server whose time is the test's."""
-    with Running(f"sqlite:///{tmp_path}/timed.db?durability=normal", clock) as server:
+    with Running(sqlite_url(tmp_path / "timed.db"), clock) as server:
         yield server.url
         close_task_connections()
 

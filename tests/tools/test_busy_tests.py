@@ -31,4 +31,4 @@ def test_busy_tests_passes_arguments_and_exit_code_on(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(subprocess, "run", run)
     assert busy_tests.main(["--loops-per-core", "0", "-k", "name"]) == 3
-    assert commands[0][1:] == ["tools/run_tests.py", "--no-lint", "--timeout", "900", "-k", "name"]
+    assert commands[0][1:] == ["-m", "tools.run_tests", "--no-lint", "--timeout", "900", "-k", "name"]

@@ -29,7 +29,7 @@ def test_timeline_has_a_title_and_a_description() -> None:
     assert labels == ["Flow <b>", "3 columns over time for acked, dead; the highest is 4."]
 
 
-def test_timeline_has_one_path_for_a_series_and_one_tip_for_a_column() -> None:
+def test_timeline_has_a_path_per_series_and_a_tip_per_column() -> None:
     drawn = timeline(84)
     assert len(drawn.findall(".//path")) == 2
     tips = [tip for tip in drawn.iter("rect") if tip.get("class") == "tip"]

@@ -223,7 +223,7 @@ class AsyncBroker(BrokerState):
             case Background(flow):
                 return self._run_in_background(flow)
             case Sleep(seconds):
-                return self._closed_within(seconds)
+                return self.closed_within(seconds)
             case Ask(query):
                 return self.ask(query)
             case Maintain():
@@ -270,9 +270,9 @@ class AsyncBroker(BrokerState):
                     self.pulse.failed(problem)
                     maintenance.log_failure("heartbeat", problem)
             self._beaten.set()
-            await self._closed_within(BEAT_EVERY)
+            await self.closed_within(BEAT_EVERY)
 
-    async def _closed_within(self, seconds: float) -> bool:
+    async def closed_within(self, seconds: float) -> bool:
         """Sleep, and return whether the broker is closed. `close` ends the sleep."""
         if not self.closed:
             await self._waits.pause(seconds)

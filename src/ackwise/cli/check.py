@@ -49,5 +49,5 @@ def check(url: URL = DEFAULT_URL, as_json: AsJSON = False) -> None:
 
 def hook_note(hook: HookRow) -> str:
     """Describes a hook that does not report its letters."""
-    state = "is paused; set it again to resume it" if hook.paused else f"failed {hook.failures} times"
+    state = "is paused; set it again to resume it" if hook.paused else f"failed {counted(hook.failures, 'time')}"
     return f"the hook {hook.name} of queue {hook.queue} {state}: {hook.error}"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, Limit, duration, opened
+from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, Limit, check_group, duration, opened
 from ackwise.cli.output import fields_of, show_rows
 from ackwise.spark.reports.columns import Column
 
@@ -46,5 +46,7 @@ def list_consumers(
         if queue is not None:
             connection.queue(queue)
         rows = [fields_of(row) for row in connection.consumers(queue, group, recent=within, limit=limit)]
+        if not rows:
+            check_group(connection, queue, group)
     nothing = f"no consumers in the last {recent}; run one with: ackwise run MODULE:APP"
     show_rows(rows, _COLUMNS, as_json, nothing, optional=_OPTIONAL)

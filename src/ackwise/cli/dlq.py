@@ -40,6 +40,9 @@ def list_dead(
     queue: AnyQueue = None,
     group: AnyGroup = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Only dead letters with this reason.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Only errors of this kind, as dlq report prints it.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.")] = 100,
     offset: Annotated[int, typer.Option("--offset", help="Number of rows to skip.")] = 0,
     url: URL = DEFAULT_URL,
@@ -47,13 +50,13 @@ def list_dead(
 ) -> None:
     """List dead letters, newest first."""
     with opened(url) as connection:
-        letters = connection.dead_letters(queue, group=group, reason=reason, limit=limit, offset=offset)
+        letters = connection.dead_letters(queue, group=group, reason=reason, kind=kind, limit=limit, offset=offset)
         if not letters.total:
             check_group(connection, queue, group)
     rows = [fields_of(letter) for letter in letters]
     show_rows(rows, _COLUMNS, as_json, "no dead letters; nothing to do", optional=_OPTIONAL)
     if rows and not as_json:
-        print(f"{len(letters)} of {letters.total}")
+        print(f"{len(letters)} of {counted(letters.total, 'dead letter')}")
 
 
 @app.command(name="show")
@@ -164,7 +167,7 @@ def redrive(
         with opened(url) as connection:
             check_group(connection, queue, group)
     if dry_run:
-        print(f"would redrive {len(chosen)}")
+        print(f"would redrive {counted(len(chosen), 'dead letter')}")
         return
     if not chosen:
         print("no dead letters match; nothing was put back")
@@ -175,7 +178,7 @@ def redrive(
         results = put_back(connection, chosen, pace, lambda done, _: progress(done))
     progress.end()
     refused = {id: result for id, result in results.items() if result != "redriven"}
-    print(f"redriven {len(results) - len(refused)}")
+    print(f"redriven {counted(len(results) - len(refused), 'dead letter')}")
     for id, result in refused.items():
         print(f"{id}: {result}")
     if refused:
@@ -197,14 +200,14 @@ def purge(
         if not chosen:
             check_group(connection, queue, group)
         if dry_run:
-            print(f"would purge {len(chosen)}")
+            print(f"would purge {counted(len(chosen), 'dead letter')}")
             return
         if not chosen:
             print("no dead letters match; nothing was deleted")
             return
         sure(f"delete {counted(len(chosen), 'dead letter')} for ever", yes)
         purged = sum(connection.purge_dead(chosen[at : at + _PAGE]) for at in range(0, len(chosen), _PAGE))
-    print(f"purged {purged}")
+    print(f"purged {counted(purged, 'dead letter')}")
     if purged < len(chosen):
         gone = counted(len(chosen) - purged, "dead letter")
         raise UnknownDeadLetter(f"{gone} disappeared during the command; another command purged or redrove them")

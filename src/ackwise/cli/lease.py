@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, Limit, duration, opened
+from ackwise.cli.arguments import DEFAULT_URL, URL, AnyGroup, AnyQueue, AsJSON, Limit, check_group, duration, opened
 from ackwise.cli.output import fields_of, show_rows
 from ackwise.core.errors import LeaseLost, NotFound
 from ackwise.core.settlement import Verdict
@@ -45,6 +45,8 @@ def list_leases(
         if queue is not None:
             connection.queue(queue)
         rows = [fields_of(row) for row in connection.leases(queue, group, live_only=not ended, limit=limit)]
+        if not rows:
+            check_group(connection, queue, group)
     columns = (*_COLUMNS, *_ENDED) if ended else _COLUMNS
     show_rows(rows, columns, as_json, "no leases; a claim takes one" if ended else _NOTHING, optional=_OPTIONAL)
 
@@ -58,6 +60,8 @@ def oldest(
 ) -> None:
     """List the oldest live leases, oldest first."""
     with opened(url) as connection:
+        if queue is not None:
+            connection.queue(queue)
         rows = [fields_of(row) for row in connection.oldest_leases(queue, limit=limit)]
     show_rows(rows, _COLUMNS, as_json, _NOTHING, optional=_OPTIONAL)
 

@@ -140,7 +140,10 @@ def _push_all(
         print("stdin has no lines; nothing was pushed")
     else:
         single = f" {last.message_id}" if pushed + duplicates == 1 else ""
-        print(f"{done} {pushed}{single}" + (f", {counted(duplicates, 'duplicate')}" if duplicates else ""))
+        print(
+            f"{done} {counted(pushed, 'message')}{single}"
+            + (f", {counted(duplicates, 'duplicate')}" if duplicates else "")
+        )
 
 
 @app.command(name="import")
@@ -358,6 +361,7 @@ def tail(
     """
     with opened(url) as connection:
         connection.queue(queue)
+        _check_partition(connection, queue, partition)
         places: dict[int, int] = {}
         shown = _print_tail(queue, _last(connection, queue, partition, limit, places), as_json)
         if not shown and not follow:

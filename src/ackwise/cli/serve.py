@@ -172,6 +172,7 @@ def serve(
     if demo and source is not None and source.name == "COMMANDLINE":
         raise BadInput("--demo has its own scratch store; leave out --store, or leave out --demo to serve your store")
     with needed("server", "ackwise serve"):
+        from ackwise.server.ports import bind_ports
         from ackwise.server.server import make_server
     set_up_logs(log_level, log_format)
     # The server logs its own errors.
@@ -208,12 +209,14 @@ def serve(
         dashboard_label="demo" if demo else "",
     ).check()
     with ExitStack() as stack:
+        ports = bind_ports(settings)
+        stack.callback(ports.close)
         live = _live_demo(stack) if demo else None
         store = store if live is None else live.url
         opened = _open_logged(store, durability)
         stack.callback(opened.close)
         shown = shown_settings(context, store=store, durability=durability or parse(store).durability)
-        server = make_server(opened, settings, lambda host, port: _ready(host, port, server, live), shown=shown)
+        server = make_server(opened, settings, lambda host, port: _ready(host, port, server, live), ports, shown=shown)
         server.on_stop = partial(_stopping, grace + STOP_SECONDS, live)
         _calm_collector()
         with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:

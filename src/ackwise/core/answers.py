@@ -264,6 +264,8 @@ class Counted(msgspec.Struct, omit_defaults=True):
     count: int
     more: PurgePlace | None = None
     """The turn ended before the purge was complete. Continue the purge with `core.commands.next_command`."""
+    queue: str = ""
+    """Queue of the first dead letter that a purge by ids removed."""
 
 
 class Redriven(msgspec.Struct):
@@ -271,6 +273,8 @@ class Redriven(msgspec.Struct):
 
     results: dict[str, str]
     copies: dict[str, Receipt] = {}
+    queue: str = ""
+    """Queue of the first letter. Empty if there is none."""
 
     @property
     def count(self) -> int:

@@ -8,7 +8,7 @@ happens while the process is down. A reader that must not miss anything reads ro
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence, Sized
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
@@ -202,8 +202,15 @@ class RequestServed(Event, frozen=True):
     """The command of a request to `/v1/admin`."""
 
 
+class EventSource(Protocol):
+    """Events that are built when somebody needs them."""
+
+    def events(self) -> Sequence[Event]: ...
+
+
 E = TypeVar("E", bound=Event)
 Listener = Callable[[Event], None]
+Keeper = Callable[[Event | EventSource], None]
 
 
 class EventPort(Protocol):
@@ -219,6 +226,10 @@ class EventPort(Protocol):
 
     def emit(self, event: Event) -> None: ...
 
+    def emit_later(self, source: EventSource) -> None:
+        """Emit the events of a source. If only keepers listen, the source builds its events later."""
+        ...
+
 
 class EventStream:
     """The events of one store in this process. Thread-safe.
@@ -228,35 +239,75 @@ class EventStream:
     """
 
     def __init__(self) -> None:
-        self._listeners: dict[object, tuple[Listener, tuple[type[Event], ...]]] = {}
+        self._listeners: dict[object, tuple[Listener, tuple[type[Event], ...]] | Keeper] = {}
         self._by_kind: dict[type[Event], tuple[Listener, ...]] = {}
         """Listeners of each kind of event. A new subscription or its end replaces the whole dictionary."""
+        self._keepers: tuple[Keeper, ...] = ()
+        self._only_keepers = True
         self.listening: Sized = self._listeners
         """True while it has an entry. A plain attribute, because every turn and every request asks."""
 
     def subscribe(self, listener: Callable[[E], None], *kinds: type[E]) -> Callable[[], None]:
         """Call the listener for events of these kinds, or for all. The returned function ends the subscription."""
+        return self._add((listener, kinds or (Event,)))  # type: ignore[arg-type]
+
+    def keep(self, keeper: Keeper) -> Callable[[], None]:
+        """Call the keeper for all events and for sources of events. The returned function ends the subscription.
+
+        The keeper takes the events from a source when it needs them, so the turn does not wait for them.
+        """
+        return self._add(keeper)
+
+    def _add(self, listener: tuple[Listener, tuple[type[Event], ...]] | Keeper) -> Callable[[], None]:
         key = object()
-        self._listeners[key] = (listener, kinds or (Event,))  # type: ignore[assignment]
-        self._by_kind = {}
+        self._listeners[key] = listener
+        self._sort()
 
         def unsubscribe() -> None:
             self._listeners.pop(key, None)
-            self._by_kind = {}
+            self._sort()
 
         return unsubscribe
 
+    def _sort(self) -> None:
+        listeners = list(self._listeners.values())
+        self._by_kind = {}
+        self._keepers = tuple(listener for listener in listeners if callable(listener))
+        self._only_keepers = len(listeners) == len(self._keepers)
+
     def emit(self, event: Event) -> None:
+        self._keep(event)
+        if not self._only_keepers:
+            self._emit_to_listeners(event)
+
+    def emit_later(self, source: EventSource) -> None:
+        self._keep(source)
+        if not self._only_keepers:
+            for event in source.events():
+                self._emit_to_listeners(event)
+
+    def _keep(self, event: Event | EventSource) -> None:
+        for keeper in self._keepers:
+            try:
+                keeper(event)
+            except Exception as problem:
+                _warn(keeper, problem)
+
+    def _emit_to_listeners(self, event: Event) -> None:
         by_kind = self._by_kind
         listeners = by_kind.get(type(event))
         if listeners is None:
-            kinds_of = list(self._listeners.values())
-            listeners = by_kind[type(event)] = tuple(hear for hear, kinds in kinds_of if isinstance(event, kinds))
+            pairs = [listener for listener in list(self._listeners.values()) if isinstance(listener, tuple)]
+            listeners = by_kind[type(event)] = tuple(hear for hear, kinds in pairs if isinstance(event, kinds))
         for listener in listeners:
             try:
                 listener(event)
             except Exception as problem:
-                name = getattr(listener, "__qualname__", type(listener).__name__)
-                # With `python -W error` a warning is an exception.
-                with suppress(RuntimeWarning):
-                    warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
+                _warn(listener, problem)
+
+
+def _warn(listener: Callable[..., object], problem: Exception) -> None:
+    name = getattr(listener, "__qualname__", type(listener).__name__)
+    # With `python -W error` a warning is an exception.
+    with suppress(RuntimeWarning):
+        warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=4)

@@ -139,10 +139,20 @@ class BrowseNewest(Query[rows.NewestPage], tag="browse_newest"):
 
 
 class FindMessage(Query[rows.FoundMessage], tag="find_message"):
-    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter."""
+    """One message by its partition's uuid and its transaction id. It is stored, scheduled, or only a dead letter.
+
+    The query scans the partition for a message that is older than every dedupe window. `near` is the lane and the seq
+    at which you saw the message before: the query looks there first, and never scans.
+    """
 
     partition_id: str
     transaction_id: str
+    near: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        super().check()
+        for number in self.near or ():
+            validation.count(number, "near", least=0, most=1 << 61)
 
 
 class MessageTimeline(Query[rows.Timeline], tag="message_timeline"):

@@ -110,7 +110,7 @@ class GroupView(msgspec.Struct, frozen=True):
     """State of a message for one group.
 
     `state` is `scheduled`, `ready`, `leased`, `waiting`, `acked`, `dead`, `dropped` or `skipped`. `error` is the text
-    of the last failure.
+    of the last failure. `history` has the ended deliveries of a held or dead message, oldest first.
     """
 
     group: str
@@ -119,6 +119,12 @@ class GroupView(msgspec.Struct, frozen=True):
     failures: int = 0
     deliveries: int = 0
     error: str | None = None
+    lease_id: str | None = None
+    owner: str = ""
+    due_at: int | None = None
+    """When a waiting message becomes claimable."""
+    held_since: int | None = None
+    history: list[dict[str, object]] = []
 
 
 class FoundMessage(msgspec.Struct, frozen=True):

@@ -19,10 +19,10 @@ from ackwise.dashboard import pages
 from ackwise.dashboard.catalogue import CatalogueReader
 from ackwise.dashboard.dead_letter_jobs import DeadLetterJobs
 from ackwise.dashboard.formats import add_formats
-from ackwise.dashboard.guard import Guard
+from ackwise.dashboard.guard import FormGuard
 from ackwise.dashboard.live import LiveEvents
 from ackwise.dashboard.request import PageRequest
-from ackwise.dashboard.routes import READ, Match, PageTable
+from ackwise.dashboard.routes import READ, PageTable, RouteMatch
 from ackwise.dashboard.settings import ShownSetting
 from ackwise.dashboard.snapshots import Snapshots
 from ackwise.dashboard.statements import Statements
@@ -80,7 +80,7 @@ class Dashboard:
         `stream_seconds` is the longest time of one connection for live events. `label` is a word in the header.
         """
         self._broker = broker
-        self.guard = Guard(read_only=read_only)
+        self.guard = FormGuard(read_only=read_only)
         self.home, self.label = home, label
         self.settings, self.statements = settings, statements
         self.snapshots = Snapshots()
@@ -113,7 +113,7 @@ class Dashboard:
 
     def is_page(self, scope: Scope) -> bool:
         """Whether a page answers a GET of the path. A page changes nothing."""
-        return isinstance(self._table.find("GET", page_path(scope)), Match)
+        return isinstance(self._table.find("GET", page_path(scope)), RouteMatch)
 
     async def _answer(self, request: Request) -> Response:
         path = request.scope[PAGE_PATH] = page_path(request.scope)
@@ -154,7 +154,7 @@ class Dashboard:
         request = page.request
         method = "GET" if request.method == "HEAD" else request.method
         match = self._table.find(method, path)
-        if not isinstance(match, Match):
+        if not isinstance(match, RouteMatch):
             if match:
                 problem = self._problem(page, 405, f"{request.method} is not allowed here")
                 problem.headers["allow"] = ", ".join(sorted(match))

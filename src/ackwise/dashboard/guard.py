@@ -27,7 +27,7 @@ class Refused(AckwiseError):
     code = "forbidden"
 
 
-class Guard:
+class FormGuard:
     """Answers "may this caller do that" for every page and every change."""
 
     def __init__(self, *, read_only: bool = False) -> None:

@@ -83,6 +83,7 @@ class LiveEvents:
         self._changed: set[str] = set()
         self._echoes: dict[str, list[float]] = {}
         """When each topic is told again."""
+        self._poll = self._poll_at = 0.0
         self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -141,8 +142,8 @@ class LiveEvents:
     async def _run(self, broker: AsyncBroker) -> None:
         """Notify the pages once per interval, as long as a page is open."""
         unsubscribe = broker.events.subscribe(self._hear, *_QUEUE_EVENTS, e.DeadLetterAdded)
-        poll = POLL_LOCAL if broker.store.traits.local else POLL_SHARED
-        due = time.monotonic() + poll
+        self._poll = POLL_LOCAL if broker.store.traits.local else POLL_SHARED
+        self._poll_at = time.monotonic() + self._poll
         try:
             while True:
                 with suppress(TimeoutError):
@@ -150,18 +151,21 @@ class LiveEvents:
                 if self._stopped.is_set() or broker.draining:
                     self._end_all()
                     return
-                now = time.monotonic()
-                changed, self._changed = self._changed, set()
-                told = changed | self._due_echoes(now)
-                self._echoes |= {topic: [now + delay for delay in ECHOES] for topic in changed}
-                if now >= due:
-                    due = now + poll
-                    told |= self._wanted
-                if told:
-                    for subscriber in self._subscribers:
-                        subscriber.notify(told)
+                self._flush(time.monotonic())
         finally:
             unsubscribe()
+
+    def _flush(self, now: float) -> None:
+        """Notify the pages of changes, of echoes and, when it is due, of all topics."""
+        changed, self._changed = self._changed, set()
+        topics = changed | self._due_echoes(now)
+        self._echoes |= {topic: [now + delay for delay in ECHOES] for topic in changed}
+        if now >= self._poll_at:
+            self._poll_at = now + self._poll
+            topics |= self._wanted
+        if topics:
+            for subscriber in self._subscribers:
+                subscriber.notify(topics)
 
     def _due_echoes(self, now: float) -> set[str]:
         """Topics that are told again now."""

@@ -27,7 +27,7 @@ class PageRoute(NamedTuple):
     right: str = READ
 
 
-class Match(NamedTuple):
+class RouteMatch(NamedTuple):
     """A route with the parameters of a path."""
 
     route: PageRoute
@@ -50,14 +50,14 @@ class PageTable:
     def __init__(self, routes: Iterable[PageRoute]) -> None:
         self._routes = [(re.compile(_pattern(route.path)), route) for route in routes]
 
-    def find(self, method: str, path: str) -> Match | frozenset[str]:
+    def find(self, method: str, path: str) -> RouteMatch | frozenset[str]:
         """The match, or the methods that the path allows (none for an unknown path)."""
         allowed = set()
         for pattern, route in self._routes:
             if (match := pattern.fullmatch(path)) is None:
                 continue
             if route.method == method:
-                return Match(route, {name: decode(text) for name, text in match.groupdict().items()})
+                return RouteMatch(route, {name: decode(text) for name, text in match.groupdict().items()})
             allowed.add(route.method)
         return frozenset(allowed)
 

@@ -21,7 +21,7 @@ COLOURS = (1, 2, 7, 3, 0)
 """Their colours: green, amber, grey and red, then blue for pushes."""
 
 
-class Span(NamedTuple):
+class ChartSpan(NamedTuple):
     """A time span of a chart: its number of columns, the minutes of a column, and seconds between two reads."""
 
     title: str
@@ -35,16 +35,16 @@ class Span(NamedTuple):
 
 
 SPANS = {
-    "hour": Span("Last hour", 60, 1, 5.0),
-    "day": Span("Last day", 72, 20, 30.0),
-    "week": Span("Last week", 84, 120, 120.0),
+    "hour": ChartSpan("Last hour", 60, 1, 5.0),
+    "day": ChartSpan("Last day", 72, 20, 30.0),
+    "week": ChartSpan("Last week", 84, 120, 120.0),
 }
 
 
 class Series(NamedTuple):
     """Counts by outcome, one per column. `starts` are wall-clock instants."""
 
-    span: Span
+    span: ChartSpan
     starts: list[int]
     counts: dict[str, list[int]]
 
@@ -56,7 +56,7 @@ class Series(NamedTuple):
         return not any(map(sum, self.counts.values()))
 
 
-async def read_series(broker: AsyncBroker, span: Span, queue: str | None = None) -> Series:
+async def read_series(broker: AsyncBroker, span: ChartSpan, queue: str | None = None) -> Series:
     """Counts of one queue, or of all queues together."""
     now, shift = broker.now_and_shift()
     newest = (now - shift) // span.step * span.step
@@ -89,7 +89,7 @@ async def flow_chart(page: PageRequest, queue: str | None = None) -> tuple[str, 
     return name, series, chart
 
 
-def _column(span: Span) -> str:
+def _column(span: ChartSpan) -> str:
     """The time of one column in words."""
     if span.minutes == 1:
         return "minute"

@@ -23,8 +23,6 @@ from ackwise.engine.turn import Turn
 
 MOST_HISTORY = 20
 LONGEST_NOTE = 500
-LONGEST_TYPE = 100
-"""Characters of an error's type in a line of the history."""
 MOST_NAMED = 100
 """Dead letters that a settlement names in its answer."""
 MOST_PURGED = 1000
@@ -43,9 +41,14 @@ def add_history(
 ) -> str:
     """Add a line to a delivery's history. Keeps the newest lines, and only the newest trace."""
     lines = msgspec.json.decode(history) if history else []
-    line = {"at": at, "event": event, "owner": owner, "error": validation.text(error or "", "error", LONGEST_NOTE)}
+    line: dict[str, object] = {
+        "at": at,
+        "event": event,
+        "owner": owner,
+        "error": validation.text(error or "", "error", LONGEST_NOTE),
+    }
     if error_type:
-        line["error_type"] = validation.text(error_type, "error_type", LONGEST_TYPE)
+        line["error_type"] = validation.text(error_type, "error_type", LONGEST_NOTE)
     if trace:
         for earlier in lines:
             earlier.pop("trace", None)
@@ -120,19 +123,25 @@ def note_dropped(turn: Turn, grp: GroupId, ranges: list[LaneRange]) -> None:
 def redrive(turn: Turn, command: Redrive) -> Redriven:
     results = dict.fromkeys(command.ids, "not_found")
     turn.session.lock_parts(sorted({row[3] for row in _letters(turn, command.ids)}))
-    for row in _letters(turn, command.ids):
+    letters = _letters(turn, command.ids)
+    for row in letters:
         try:
             _put_back(turn, row)
             results[row[1]] = "redriven"
         except RedriveRefused as refusal:
             results[row[1]] = refusal.code
-    return Redriven(results)
+    return Redriven(results, queue=_queue_of(letters))
 
 
 def _letters(turn: Turn, uuids: list[str]) -> list[Row]:
     """Rows of the existing dead letters among these ids."""
     wanted = [uuid for uuid in dict.fromkeys(uuids) if uuid_int(uuid) is not None]
     return [row for uuid in wanted if (row := turn.session.row("dead_by_uuid", {"uuid": uuid})) is not None]
+
+
+def _queue_of(letters: list[Row]) -> str:
+    """The queue of the first letter, for logs."""
+    return str(letters[0][12]) if letters else ""
 
 
 def _put_back(turn: Turn, row: Row) -> None:
@@ -180,16 +189,17 @@ def replay(turn: Turn, command: Replay) -> Redriven:
     """Push a copy of each dead letter. Its transaction id comes from the dead letter, so a repeat is a duplicate."""
     results = dict.fromkeys(command.ids, "not_found")
     copies = {}
+    letters = _letters(turn, command.ids)
     turn.savepoint()
     try:
-        for row in _letters(turn, command.ids):
+        for row in letters:
             copies[row[1]] = copy = _copy(turn, command, row)
             results[row[1]] = "duplicate" if copy.status == "duplicate" else "replayed"
     except AckwiseError:
         turn.undo()
         raise
     turn.keep()
-    return Redriven(results, copies)
+    return Redriven(results, copies, _queue_of(letters))
 
 
 def _copy(turn: Turn, command: Replay, row: Row) -> Receipt:
@@ -218,7 +228,9 @@ def purge(turn: Turn, command: PurgeDead) -> Counted:
     A turn reads at most `MOST_PURGED` letters. If letters are left, the answer has the place to continue.
     """
     if command.ids is not None:
-        return Counted(sum(turn.session.run("dead_delete", {"id": row[0]}) for row in _letters(turn, command.ids)))
+        named = _letters(turn, command.ids)
+        count = sum(turn.session.run("dead_delete", {"id": row[0]}) for row in named)
+        return Counted(count, queue=_queue_of(named))
     behind = command.behind or PurgePlace(turn.wall)
     where = {"until": behind.until, "dead_at": behind.dead_at, "id": behind.id, "limit": MOST_PURGED}
     if command.queue is None:

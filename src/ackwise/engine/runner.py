@@ -89,11 +89,11 @@ _HANDLERS: dict[type[Command], Handler] = dict(
         handles(SetMaintenance, spool.set_maintenance),
         handles(Spool, spool.keep),
         handles(DrainSpool, spool.drain),
-        handles(ReportPipeline, pipelines.report),
         handles(SetHook, hooks.set_hook),
         handles(RemoveHook, hooks.remove),
         handles(TakeHook, hooks.take),
         handles(SettleHook, hooks.settle),
+        handles(ReportPipeline, pipelines.report),
     )
 )
 

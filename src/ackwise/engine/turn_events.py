@@ -3,74 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from ackwise.core import answers, events
 from ackwise.core.errors import AckwiseError
 from ackwise.core.events import Event
-from ackwise.engine.turn import Turn
+from ackwise.engine.turn import Tally, Turn
 
-_NEVER_REFUSED = frozenset((answers.Receipts, answers.Counted, answers.Claimed))
+_NEVER_REFUSED = frozenset((answers.Receipts, answers.Counted))
 """Answers that contain no refusal. A turn with a listener looks at each answer, so the usual ones are quick."""
 
 
-def events_of(turn: Turn, results: Sequence[answers.Result], seconds: float) -> list[Event]:
-    """Each kind of event once per queue and group, then the commit itself. Only dead letters are named one by one."""
-    emitted: list[Event] = []
-    messages = _add_counted(turn, emitted) + _add_claimed(results, emitted)
-    _add_refused(results, emitted)
-    for queue, letters in turn.buried:
-        emitted += [
-            events.DeadLetterAdded(queue, row["grp_name"], row["uuid"], row["reason"], row["error"], row["delivs"])
-            for row in letters
-        ]
-    for (kind, queue), count in turn.noted.items():
-        emitted.append(kind(queue, count))
-    emitted += turn.reported
-    emitted.append(events.TurnCommitted(len(results), messages, seconds))
-    return emitted
+class TurnReport(NamedTuple):
+    """What a committed turn did, for events that are built later. It keeps neither the turn nor its messages."""
+
+    tally: Tally
+    expired_leases: dict[tuple[str, str], int]
+    claimed: dict[tuple[str, str], int]
+    """Messages that claims were granted, by queue and group."""
+    refused: dict[str, int]
+    """Commands and settlements that were refused, by their reason."""
+    others: list[Event]
+    """Dead letters and other events that the turn names one by one."""
+    commands: int
+    seconds: float
+
+    @property
+    def messages(self) -> int:
+        """Messages that the turn stored, settled, expired or gave to claims."""
+        counted = sum(count for (_, _, outcome, _), (count, _) in self.tally.items() if outcome != "duplicate")
+        return counted + sum(self.claimed.values())
+
+    def events(self) -> list[Event]:
+        """Each kind of event once per queue and group, then the commit itself. Dead letters are named one by one."""
+        built: list[Event] = []
+        self._add_counted(built)
+        for (queue, group), count in self.claimed.items():
+            built.append(events.MessagesClaimed(queue, group, count))
+        for reason, count in self.refused.items():
+            built.append(events.RequestsRefused(reason, count))
+        built += self.others
+        built.append(events.TurnCommitted(self.commands, self.messages, self.seconds))
+        return built
+
+    def _add_counted(self, built: list[Event]) -> None:
+        """Add pushes, settlements and expiries, as the ledger counts them."""
+        pushed: dict[str, list[int]] = {}
+        for (queue, group, outcome, _), (count, times) in self.tally.items():
+            if outcome in ("pushed", "duplicate"):
+                pushed.setdefault(queue, [0, 0])[outcome == "duplicate"] += count
+            elif outcome == "lease_expired":
+                built.append(events.LeasesExpired(queue, group, count, self.expired_leases.get((queue, group), 0)))
+            else:
+                built.append(events.MessagesSettled(queue, group, outcome, count, times))
+        for queue, (stored, duplicates) in pushed.items():
+            built.append(events.MessagesPushed(queue, stored, duplicates))
 
 
-def _add_counted(turn: Turn, emitted: list[Event]) -> int:
-    """Add pushes, settlements and expiries, as the ledger counts them. Returns the number of messages."""
-    messages = 0
-    pushed: dict[str, list[int]] = {}
-    for (queue, group, outcome, _), (count, times) in turn.tally.items():
-        if outcome in ("pushed", "duplicate"):
-            pushed.setdefault(queue, [0, 0])[outcome == "duplicate"] += count
-            messages += count if outcome == "pushed" else 0
-        elif outcome == "lease_expired":
-            emitted.append(events.LeasesExpired(queue, group, count, turn.expired_leases.get((queue, group), 0)))
-            messages += count
-        else:
-            emitted.append(events.MessagesSettled(queue, group, outcome, count, times))
-            messages += count
-    for queue, (stored, duplicates) in pushed.items():
-        emitted.append(events.MessagesPushed(queue, stored, duplicates))
-    return messages
-
-
-def _add_claimed(results: Sequence[answers.Result], emitted: list[Event]) -> int:
-    """Add the messages that claims were granted. Returns their number."""
-    counts: dict[tuple[str, str], int] = {}
+def report_of(turn: Turn, results: Sequence[answers.Result], seconds: float) -> TurnReport:
+    claimed: dict[tuple[str, str], int] = {}
+    refused: dict[str, int] = {}
     for answer in results:
         if type(answer) is answers.Claimed:
             for grant in answer.grants:
                 key = (grant.queue, answer.group)
-                counts[key] = counts.get(key, 0) + grant.hi - grant.lo
-    for (queue, group), count in counts.items():
-        emitted.append(events.MessagesClaimed(queue, group, count))
-    return sum(counts.values())
-
-
-def _add_refused(results: Sequence[answers.Result], emitted: list[Event]) -> None:
-    """Add commands and settlements that were refused, by their reason."""
-    counts: dict[str, int] = {}
-    for answer in results:
-        if type(answer) not in _NEVER_REFUSED:
+                claimed[key] = claimed.get(key, 0) + grant.hi - grant.lo
+        elif type(answer) not in _NEVER_REFUSED:
             for reason in _refusals(answer):
-                counts[reason] = counts.get(reason, 0) + 1
-    for reason, count in counts.items():
-        emitted.append(events.RequestsRefused(reason, count))
+                refused[reason] = refused.get(reason, 0) + 1
+    others = list(_named(turn)) if turn.buried or turn.noted or turn.reported else turn.reported
+    return TurnReport(turn.tally, turn.expired_leases, claimed, refused, others, len(results), seconds)
+
+
+def _named(turn: Turn) -> Iterable[Event]:
+    for queue, letters in turn.buried:
+        for row in letters:
+            yield events.DeadLetterAdded(
+                queue, row["grp_name"], row["uuid"], row["reason"], row["error"], row["delivs"]
+            )
+    for (kind, queue), count in turn.noted.items():
+        yield kind(queue, count)
+    yield from turn.reported
 
 
 def _refusals(answer: answers.Result) -> Iterable[str]:

@@ -1,14 +1,17 @@
-"""Event counts: adds up the events of a store in plain dictionaries, which a scrape reads."""
+"""Event counts: adds up batches of events in plain dictionaries, which a scrape reads."""
 
 from __future__ import annotations
 
 import copy
 import threading
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ackwise.core import events as e
-from ackwise.core.events import EventStream
+from ackwise.engine.turn_events import TurnReport
+from ackwise.observability.event_buffer import Batch
 from ackwise.observability.labels import OTHER, GroupLabels, QueueLabels
 
 SETTLE_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -62,6 +65,12 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += count
         self.total += value * count
 
+    def add_all(self, values: list[float] | list[int]) -> None:
+        counts, bounds = self.counts, self.bounds
+        for value in values:
+            counts[bisect_left(bounds, value)] += 1
+        self.total += sum(values)
+
 
 class MinuteCounts:
     """Counts by key of the running minute and of the last whole minute."""
@@ -72,13 +81,20 @@ class MinuteCounts:
         self._running: dict[tuple[str, str], int] = {}
         self._last: dict[tuple[str, str], int] = {}
 
+    def begin(self, at: int) -> None:
+        """The counts that follow are of the minute of this instant."""
+        minute = at // MINUTE
+        # A batch may have begun just before the minute that a scrape has opened meanwhile.
+        if minute not in (self._minute, self._minute - 1):
+            self._last = self._running if minute == self._minute + 1 else {}
+            self._running, self._minute = {}, minute
+
     def add(self, queue: str, what: str, count: int) -> None:
-        self._turn_over()
         key = (queue, what)
         self._running[key] = self._running.get(key, 0) + count
 
     def last(self) -> Mapping[tuple[str, str], int]:
-        self._turn_over()
+        self.begin(self._now())
         return dict(self._last)
 
     def age(self) -> float:
@@ -86,26 +102,20 @@ class MinuteCounts:
         return (self._now() % MINUTE) / 1_000_000
 
     def copied(self) -> MinuteCounts:
-        self._turn_over()
+        self.begin(self._now())
         twin = copy.copy(self)
         twin._running, twin._last = self._running.copy(), self._last.copy()
         return twin
 
-    def _turn_over(self) -> None:
-        minute = self._now() // MINUTE
-        if minute != self._minute:
-            self._last = self._running if minute == self._minute + 1 else {}
-            self._running, self._minute = {}, minute
-
 
 class EventCounts:
-    """Listener that counts the events of a store. A lock separates events from each other and from scrapes.
+    """Consumer that counts the events of an event buffer. A lock separates batches from scrapes.
 
     Counters begin at 0 when the process starts. A queue that loses its label also loses its counters. Prometheus
     treats the loss as a restarted counter.
     """
 
-    def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
+    def __init__(self, now: Callable[[], int]) -> None:
         self.lock = threading.Lock()
         self.queues, self.groups = QueueLabels(), GroupLabels()
         self.pushed: dict[str, int] = {}
@@ -131,29 +141,35 @@ class EventCounts:
         self.outcomes: dict[str, int] = {}
         """Settled messages of all queues by outcome."""
         self.minutes = MinuteCounts(now)
-        self._counters: dict[type[e.Event], Callable[..., None]] = {
-            e.MessagesPushed: self._pushed,
-            e.MessagesClaimed: self._claimed,
-            e.MessagesSettled: self._settled,
+        self._counters: dict[type, Callable[[list[Any]], None]] = {
+            TurnReport: self._turns,
             e.RequestsRefused: self._refused,
-            e.LeasesExpired: self._expired,
             e.DeadLetterAdded: self._dead,
             e.MessagesPromoted: self._promoted,
             e.MessagesPruned: self._pruned,
-            e.TurnCommitted: self._turn,
             e.TurnFellBack: self._fell_back,
             e.ConnectionLost: self._lost,
             e.StoreMigrated: self._migrated,
             e.RequestServed: self._served,
         }
-        self.stop = stream.subscribe(self._hear, *self._counters)
 
-    def _hear(self, event: e.Event) -> None:
+    def add(self, batch: Batch) -> None:
+        """Count a batch. Entries of one kind are added up first, so that each name needs one look-up per batch."""
+        by_kind: defaultdict[type, list[Any]] = defaultdict(list)
+        for _, entry in batch.entries:
+            by_kind[type(entry)].append(entry)
+        for report in by_kind.get(TurnReport, ()):
+            for event in report.others:
+                by_kind[type(event)].append(event)
         with self.lock:
-            self._counters[type(event)](event)
+            self.minutes.begin(batch.at)
+            # Requests come last: their queues then have the labels that the messages of the batch gave them.
+            for kind, count in self._counters.items():
+                if kind in by_kind:
+                    count(by_kind[kind])
 
     def copied(self) -> EventCounts:
-        """Copy for a scrape. Events wait while the counts are copied, but not while the scrape is written."""
+        """Copy for a scrape. Batches wait while the counts are copied, but not while the scrape is written."""
         with self.lock:
             twin = copy.copy(self)
             for name, value in vars(self).items():
@@ -179,92 +195,154 @@ class EventCounts:
         self.expired_messages = {key: count for key, count in self.expired_messages.items() if key[0] not in queues}
         self.dead = {key: count for key, count in self.dead.items() if key[0] not in queues}
 
-    def _pushed(self, event: e.MessagesPushed) -> None:
-        queue = self.queues.of(event.queue, event.count)
-        self.pushed[queue] = self.pushed.get(queue, 0) + event.count
-        if event.duplicates:
-            self.duplicates[queue] = self.duplicates.get(queue, 0) + event.duplicates
-        self.totals["push"] += event.count
-        self.minutes.add(queue, "push_messages", event.count)
-
-    def _claimed(self, event: e.MessagesClaimed) -> None:
-        queue = self.queues.of(event.queue, event.count)
-        key = (queue, self.groups.of(queue, event.group))
-        self.claimed[key] = self.claimed.get(key, 0) + event.count
-        self.totals["pop"] += event.count
-        self.minutes.add(queue, "pop_messages", event.count)
-
-    def _settled(self, event: e.MessagesSettled) -> None:
-        queue = self.queues.of(event.queue, event.count)
-        outcome = event.outcome
-        key = (queue, self.groups.of(queue, event.group), outcome)
-        self.settled[key] = self.settled.get(key, 0) + event.count
-        times = self.settle_times.get(outcome)
-        if times is None:
-            times = self.settle_times[outcome] = Histogram(SETTLE_BOUNDS)
-        for micros, count in event.times.items():
+    def _turns(self, reports: list[TurnReport]) -> None:
+        sums = TurnSums(reports)
+        self.turn_seconds.add_all([report.seconds for report in reports])
+        self.turn_commands.add_all([report.commands for report in reports])
+        self.turn_messages.add_all(sums.messages)
+        for (name, group, outcome), count in sums.outcomes.items():
+            if outcome == "pushed":
+                self._pushed(name, count)
+            elif outcome == "duplicate":
+                self._duplicates(name, count)
+            elif outcome == "lease_expired":
+                self._expired(name, group, count, sums.expired_leases.get((name, group), 0))
+            else:
+                self._settled(name, group, outcome, count)
+        for (name, group), count in sums.claimed.items():
+            self._claimed(name, group, count)
+        for reason, count in sums.refused.items():
+            self.refused[reason] = self.refused.get(reason, 0) + count
+        for outcome, micros, count in sums.times:
+            times = self.settle_times.get(outcome)
+            if times is None:
+                times = self.settle_times[outcome] = Histogram(SETTLE_BOUNDS)
             times.add(micros / 1_000_000, count)
-        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + event.count
-        self.minutes.add(queue, "ack", event.count)
 
-    def _refused(self, event: e.RequestsRefused) -> None:
-        self.refused[event.reason] = self.refused.get(event.reason, 0) + event.count
+    def _pushed(self, name: str, count: int) -> None:
+        queue = self.queues.of(name, count)
+        self.pushed[queue] = self.pushed.get(queue, 0) + count
+        self.totals["push"] += count
+        self.minutes.add(queue, "push_messages", count)
 
-    def _expired(self, event: e.LeasesExpired) -> None:
-        queue = self.queues.of(event.queue, event.count)
-        key = (queue, self.groups.of(queue, event.group))
-        self.expired[key] = self.expired.get(key, 0) + event.leases
-        self.expired_messages[key] = self.expired_messages.get(key, 0) + event.count
+    def _duplicates(self, name: str, count: int) -> None:
+        queue = self.queues.of(name)
+        self.duplicates[queue] = self.duplicates.get(queue, 0) + count
+        self.pushed.setdefault(queue, 0)
 
-    def _dead(self, event: e.DeadLetterAdded) -> None:
-        key = (self.queues.of(event.queue), event.reason)
-        self.dead[key] = self.dead.get(key, 0) + 1
-        self.totals["dlq"] += 1
-        self.minutes.add(key[0], "dlq", 1)
+    def _claimed(self, name: str, group: str, count: int) -> None:
+        queue = self.queues.of(name, count)
+        key = (queue, self.groups.of(queue, group))
+        self.claimed[key] = self.claimed.get(key, 0) + count
+        self.totals["pop"] += count
+        self.minutes.add(queue, "pop_messages", count)
 
-    def _promoted(self, event: e.MessagesPromoted) -> None:
-        queue = self.queues.of(event.queue, event.count)
-        self.promoted[queue] = self.promoted.get(queue, 0) + event.count
+    def _settled(self, name: str, group: str, outcome: str, count: int) -> None:
+        queue = self.queues.of(name, count)
+        key = (queue, self.groups.of(queue, group), outcome)
+        self.settled[key] = self.settled.get(key, 0) + count
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+        self.minutes.add(queue, "ack", count)
 
-    def _pruned(self, event: e.MessagesPruned) -> None:
-        queue = self.queues.of(event.queue, event.count)
-        self.pruned[queue] = self.pruned.get(queue, 0) + event.count
+    def _expired(self, name: str, group: str, count: int, leases: int) -> None:
+        queue = self.queues.of(name, count)
+        key = (queue, self.groups.of(queue, group))
+        self.expired[key] = self.expired.get(key, 0) + leases
+        self.expired_messages[key] = self.expired_messages.get(key, 0) + count
 
-    def _turn(self, event: e.TurnCommitted) -> None:
-        self.turn_seconds.add(event.seconds)
-        self.turn_commands.add(event.commands)
-        self.turn_messages.add(event.messages)
+    def _refused(self, events: list[e.RequestsRefused]) -> None:
+        for event in events:
+            self.refused[event.reason] = self.refused.get(event.reason, 0) + event.count
 
-    def _fell_back(self, _: e.TurnFellBack) -> None:
-        self.fallbacks += 1
+    def _dead(self, events: list[e.DeadLetterAdded]) -> None:
+        for event in events:
+            key = (self.queues.of(event.queue), event.reason)
+            self.dead[key] = self.dead.get(key, 0) + 1
+            self.totals["dlq"] += 1
+            self.minutes.add(key[0], "dlq", 1)
 
-    def _lost(self, _: e.ConnectionLost) -> None:
-        self.connections_lost += 1
+    def _promoted(self, events: list[e.MessagesPromoted]) -> None:
+        for event in events:
+            queue = self.queues.of(event.queue, event.count)
+            self.promoted[queue] = self.promoted.get(queue, 0) + event.count
 
-    def _migrated(self, _: e.StoreMigrated) -> None:
-        self.migrations += 1
+    def _pruned(self, events: list[e.MessagesPruned]) -> None:
+        for event in events:
+            queue = self.queues.of(event.queue, event.count)
+            self.pruned[queue] = self.pruned.get(queue, 0) + event.count
 
-    def _served(self, event: e.RequestServed) -> None:
-        method, route = event.method, event.route
-        if method not in METHODS:
-            method = OTHER
-        if route not in self.request_seconds:
-            if len(self.request_seconds) >= MOST_ROUTES:
-                route = OTHER
-            self.request_seconds.setdefault(route, Histogram(REQUEST_BOUNDS))
-        key = (method, route, event.status)
-        self.requests[key] = self.requests.get(key, 0) + 1
-        self.request_seconds[route].add(event.seconds)
-        self.totals["requests"] += 1
-        kind = KINDS.get(event.route)
-        # A GET of `/v1/messages` lists messages. A GET of the other routes is a pop.
-        if kind is not None and not (kind == "push" and event.method == "GET"):
-            self._served_queen(event, kind)
+    def _fell_back(self, events: list[e.TurnFellBack]) -> None:
+        self.fallbacks += len(events)
 
-    def _served_queen(self, event: e.RequestServed, kind: str) -> None:
-        """Count a request for the metrics with Queen's names."""
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
-        queue = self.queues.known(event.queue)
-        self.minutes.add(queue, REQUESTS[kind], 1)
-        if kind == "pop" and not event.messages and event.status < 400:
-            self.minutes.add(queue, "pop_empty", 1)
+    def _lost(self, events: list[e.ConnectionLost]) -> None:
+        self.connections_lost += len(events)
+
+    def _migrated(self, events: list[e.StoreMigrated]) -> None:
+        self.migrations += len(events)
+
+    def _served(self, events: list[e.RequestServed]) -> None:
+        alike: defaultdict[tuple[str, str, int, str, bool], list[float]] = defaultdict(list)
+        for event in events:
+            alike[event.method, event.route, event.status, event.queue, event.messages == 0].append(event.seconds)
+        self.totals["requests"] += len(events)
+        for (method, pattern, status, queue, empty), seconds in alike.items():
+            route = self._route(pattern)
+            key = (method if method in METHODS else OTHER, route, status)
+            self.requests[key] = self.requests.get(key, 0) + len(seconds)
+            self.request_seconds[route].add_all(seconds)
+            kind = KINDS.get(pattern)
+            # A GET of `/v1/messages` lists messages. A GET of the other routes is a pop.
+            if kind is not None and not (kind == "push" and method == "GET"):
+                self._served_queen(kind, queue, len(seconds), empty=empty and status < 400)
+
+    def _route(self, pattern: str) -> str:
+        """The label of a route, which has a histogram."""
+        if pattern in self.request_seconds:
+            return pattern
+        route = OTHER if len(self.request_seconds) >= MOST_ROUTES else pattern
+        self.request_seconds.setdefault(route, Histogram(REQUEST_BOUNDS))
+        return route
+
+    def _served_queen(self, kind: str, name: str, count: int, *, empty: bool) -> None:
+        """Count requests for the metrics with Queen's names."""
+        self.kinds[kind] = self.kinds.get(kind, 0) + count
+        queue = self.queues.known(name)
+        self.minutes.add(queue, REQUESTS[kind], count)
+        if kind == "pop" and empty:
+            self.minutes.add(queue, "pop_empty", count)
+
+
+class TurnSums:
+    """The reports of a batch, added up by the names in them."""
+
+    def __init__(self, reports: list[TurnReport]) -> None:
+        self.outcomes: dict[tuple[str, str, str], int] = {}
+        """Messages by queue, group and outcome, as the ledger counts them."""
+        self.times: list[tuple[str, int, int]] = []
+        """Outcome, microseconds from claim to settlement, and number of messages."""
+        self.claimed: dict[tuple[str, str], int] = {}
+        self.expired_leases: dict[tuple[str, str], int] = {}
+        self.refused: dict[str, int] = {}
+        self.messages: list[int] = []
+        """Messages of each turn."""
+        for report in reports:
+            self.messages.append(self._add(report))
+
+    def _add(self, report: TurnReport) -> int:
+        messages = 0
+        outcomes = self.outcomes
+        for (queue, group, outcome, _), (count, times) in report.tally.items():
+            key = (queue, group, outcome)
+            outcomes[key] = outcomes.get(key, 0) + count
+            if outcome != "duplicate":
+                messages += count
+            for micros, alike in times.items():
+                self.times.append((outcome, micros, alike))
+        for pair, count in report.claimed.items():
+            self.claimed[pair] = self.claimed.get(pair, 0) + count
+            messages += count
+        for pair, count in report.expired_leases.items():
+            self.expired_leases[pair] = self.expired_leases.get(pair, 0) + count
+        for reason, count in report.refused.items():
+            self.refused[reason] = self.refused.get(reason, 0) + count
+        return messages

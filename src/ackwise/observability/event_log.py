@@ -1,19 +1,22 @@
-"""Event log: writes the events of a store to the loggers of the packages that they come from.
+"""Event log: writes batches of events to the loggers of the packages that they come from.
 
 A busy server has more events than a person can read. So the log names a bounded number of requests and dead letters
-each second. It adds up the others.
+each second. It adds up the others, and builds no records for them.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
-from typing import TypeVar
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from ackwise.core import events as e
-from ackwise.core.events import EventStream
-from ackwise.observability.log_records import FieldValue, log_fields
+from ackwise.engine.turn_events import TurnReport
+from ackwise.observability.event_buffer import Batch
+from ackwise.observability.log_records import Fields, log_at
 from ackwise.wire.store_url import without_password
 
 server_log = logging.getLogger("ackwise.server")
@@ -38,6 +41,7 @@ POPS = "/api/v1/pop"
 K = TypeVar("K")
 
 
+@lru_cache(maxsize=1000)
 def changes(method: str, route: str) -> bool:
     """Whether requests of a route change queues or messages."""
     return route.startswith(POPS) if method in ("GET", "HEAD", "OPTIONS") else route not in READS
@@ -59,124 +63,116 @@ class RequestTotal:
         self.seconds += event.seconds
         self.longest = max(self.longest, event.seconds)
 
+    def fields(self, method: str, route: str) -> Fields:
+        return Fields(
+            method=method,
+            route=route,
+            requests=self.requests,
+            errors=self.errors,
+            messages=self.messages,
+            mean_ms=milliseconds(self.seconds / self.requests),
+            longest_ms=milliseconds(self.longest),
+        )
+
 
 class EventLog:
-    """Listener that logs the events of a store. `now` is the store's clock, in microseconds.
+    """Consumer that logs the events of an event buffer. `now` is the store's clock, in microseconds.
 
-    Call `tick` once a second. It writes the sums of a second even if no event follows.
+    A batch belongs to the second in which it began. An empty batch ends a second that is over.
     """
 
-    def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
-        self._now = now
+    def __init__(self, now: Callable[[], int]) -> None:
         self._lock = threading.Lock()
         self._second = now() // SECOND
         self._requests = self._letters = self._fallbacks = 0
         self._more_requests: dict[tuple[str, str], RequestTotal] = {}
         self._more_letters: dict[tuple[str, str, str], int] = {}
         self._expired: dict[tuple[str, str], int] = {}
-        self._writers: dict[type[e.Event], Callable[..., None]] = {
-            e.RequestServed: self._request,
-            e.TurnCommitted: self._turn,
+        self._writers: dict[type, Callable[[float, Any], None]] = {
+            TurnReport: self._turn,
             e.DeadLetterAdded: self._dead_letter,
-            e.LeasesExpired: self._leases_expired,
             e.TurnFellBack: self._fallback,
             e.ConnectionLost: self._connection_lost,
             e.ConnectionRestored: self._connection_restored,
-            e.StoreMigrated: log_migration,
+            e.StoreMigrated: self._migrated,
             e.BrokerStarted: self._broker_started,
             e.BrokerStopped: self._broker_stopped,
         }
-        self.stop = stream.subscribe(self._hear, *self._writers)
 
-    def _hear(self, event: e.Event) -> None:
-        self._writers[type(event)](event)
-
-    def tick(self) -> None:
-        """Write the sums of the last second, if it is over."""
+    def add(self, batch: Batch) -> None:
+        """Log a batch. An event keeps the time at which it was emitted."""
         with self._lock:
-            self._next_second()
+            second = batch.at // SECOND
+            if second != self._second:
+                self._end_second(batch.entries[0][0] if batch.entries else time.time())
+                self._second = second
+            surplus: list[e.RequestServed] = []
+            logs_requests = server_log.isEnabledFor(logging.INFO)
+            for at, event in batch.entries:
+                if type(event) is e.RequestServed:
+                    if not logs_requests or not changes(event.method, event.route):
+                        continue
+                    self._requests += 1
+                    if self._requests > REQUESTS_A_SECOND:
+                        surplus.append(event)
+                    else:
+                        log_request(at, event)
+                else:
+                    self._write(at, event)
+            for event in surplus:
+                self._add_up(event)
+
+    def _write(self, at: float, event: object) -> None:
+        write = self._writers.get(type(event))
+        if write is not None:
+            write(at, event)
 
     def close(self) -> None:
-        """End the subscription and write the remaining sums."""
-        self.stop()
+        """Write the remaining sums."""
         with self._lock:
-            self._write_sums()
+            self._end_second(time.time())
 
-    def _next_second(self) -> None:
-        second = self._now() // SECOND
-        if second != self._second:
-            self._second = second
-            self._write_sums()
-
-    def _write_sums(self) -> None:
+    def _end_second(self, at: float) -> None:
+        """Write the sums of the second, and begin to count again. `at` is the time of the records."""
         self._requests = self._letters = self._fallbacks = 0
         requests, self._more_requests = self._more_requests, {}
         letters, self._more_letters = self._more_letters, {}
         expired, self._expired = self._expired, {}
         for (method, route), total in requests.items():
-            log_fields(
-                server_log,
-                logging.INFO,
-                "more requests in one second",
-                method=method,
-                route=route,
-                requests=total.requests,
-                errors=total.errors,
-                messages=total.messages,
-                mean_ms=milliseconds(total.seconds / total.requests),
-                longest_ms=milliseconds(total.longest),
-            )
+            log_at(at, server_log, logging.INFO, "more requests in one second", total.fields(method, route))
         for (queue, group, reason), count in letters.items():
-            self._warn(engine_log, "more dead letters", queue=queue, group=group, reason=reason, messages=count)
+            fields = Fields(queue=queue, group=group, reason=reason, messages=count)
+            log_at(at, engine_log, logging.WARNING, "more dead letters", fields)
         for (queue, group), count in expired.items():
-            self._warn(engine_log, "leases expired", queue=queue, group=group, messages=count)
+            fields = Fields(queue=queue, group=group, messages=count)
+            log_at(at, engine_log, logging.WARNING, "leases expired", fields)
 
-    def _warn(self, logger: logging.Logger, message: str, **fields: FieldValue) -> None:
-        log_fields(logger, logging.WARNING, message, **fields)
+    def _add_up(self, event: e.RequestServed) -> None:
+        key = bounded(self._more_requests, (event.method, event.route), (OTHER, OTHER))
+        total = self._more_requests.get(key)
+        if total is None:
+            total = self._more_requests[key] = RequestTotal()
+        total.add(event)
 
-    def _request(self, event: e.RequestServed) -> None:
-        if not changes(event.method, event.route) or not server_log.isEnabledFor(logging.INFO):
+    def _turn(self, at: float, report: TurnReport) -> None:
+        for (queue, group, outcome, _), (count, _) in report.tally.items():
+            if outcome == "lease_expired":
+                key = bounded(self._expired, (queue, group), (OTHER, OTHER))
+                self._expired[key] = self._expired.get(key, 0) + count
+        for event in report.others:
+            self._write(at, event)
+        if report.seconds >= SLOW_TURN:
+            fields = Fields(seconds=report.seconds, commands=report.commands, messages=report.messages)
+            log_at(at, store_log, logging.WARNING, "slow turn", fields)
+
+    def _dead_letter(self, at: float, event: e.DeadLetterAdded) -> None:
+        self._letters += 1
+        if self._letters > DEAD_LETTERS_A_SECOND:
+            key = (event.queue, event.group, event.reason)
+            key = bounded(self._more_letters, key, (OTHER, OTHER, event.reason))
+            self._more_letters[key] = self._more_letters.get(key, 0) + 1
             return
-        with self._lock:
-            self._next_second()
-            self._requests += 1
-            if self._requests > REQUESTS_A_SECOND:
-                key = bounded(self._more_requests, (event.method, event.route), (OTHER, OTHER))
-                total = self._more_requests.get(key)
-                if total is None:
-                    total = self._more_requests[key] = RequestTotal()
-                total.add(event)
-                return
-        log_fields(
-            server_log,
-            logging.INFO,
-            "request",
-            peer=event.peer,
-            method=event.method,
-            route=event.route,
-            command=event.command,
-            queue=event.queue,
-            status=event.status,
-            messages=event.messages,
-            ms=milliseconds(event.seconds),
-        )
-
-    def _turn(self, event: e.TurnCommitted) -> None:
-        if event.seconds >= SLOW_TURN:
-            self._warn(store_log, "slow turn", seconds=event.seconds, commands=event.commands, messages=event.messages)
-
-    def _dead_letter(self, event: e.DeadLetterAdded) -> None:
-        with self._lock:
-            self._next_second()
-            self._letters += 1
-            if self._letters > DEAD_LETTERS_A_SECOND:
-                key = (event.queue, event.group, event.reason)
-                key = bounded(self._more_letters, key, (OTHER, OTHER, event.reason))
-                self._more_letters[key] = self._more_letters.get(key, 0) + 1
-                return
-        self._warn(
-            engine_log,
-            "dead letter",
+        fields = Fields(
             queue=event.queue,
             group=event.group,
             id=event.id,
@@ -184,50 +180,57 @@ class EventLog:
             error=event.error,
             attempts=event.attempts,
         )
+        log_at(at, engine_log, logging.WARNING, "dead letter", fields)
 
-    def _leases_expired(self, event: e.LeasesExpired) -> None:
-        with self._lock:
-            self._next_second()
-            key = bounded(self._expired, (event.queue, event.group), (OTHER, OTHER))
-            self._expired[key] = self._expired.get(key, 0) + event.count
+    def _fallback(self, at: float, event: e.TurnFellBack) -> None:
+        self._fallbacks += 1
+        if self._fallbacks <= FALLBACKS_A_SECOND:
+            fields = Fields(commands=event.commands, error=event.error)
+            log_at(at, store_log, logging.WARNING, "turn failed, its commands run one by one", fields)
 
-    def _fallback(self, event: e.TurnFellBack) -> None:
-        with self._lock:
-            self._next_second()
-            self._fallbacks += 1
-            if self._fallbacks > FALLBACKS_A_SECOND:
-                return
-        self._warn(store_log, "turn failed, its commands run one by one", commands=event.commands, error=event.error)
+    def _connection_lost(self, at: float, event: e.ConnectionLost) -> None:
+        fields = Fields(where=without_password(event.where), error=without_password(event.error))
+        log_at(at, store_log, logging.WARNING, "connection lost", fields)
 
-    def _connection_lost(self, event: e.ConnectionLost) -> None:
-        error = without_password(event.error)
-        self._warn(store_log, "connection lost", where=without_password(event.where), error=error)
+    def _connection_restored(self, at: float, event: e.ConnectionRestored) -> None:
+        fields = Fields(where=without_password(event.where), seconds=event.seconds)
+        log_at(at, store_log, logging.INFO, "connection back", fields)
 
-    def _connection_restored(self, event: e.ConnectionRestored) -> None:
-        where = without_password(event.where)
-        log_fields(store_log, logging.INFO, "connection back", where=where, seconds=event.seconds)
+    def _migrated(self, at: float, event: e.StoreMigrated) -> None:
+        log_migration(event, at)
 
-    def _broker_started(self, event: e.BrokerStarted) -> None:
-        store = without_password(event.store)
-        log_fields(broker_log, logging.INFO, "broker started", instance=event.instance, store=store)
+    def _broker_started(self, at: float, event: e.BrokerStarted) -> None:
+        fields = Fields(instance=event.instance, store=without_password(event.store))
+        log_at(at, broker_log, logging.INFO, "broker started", fields)
 
-    def _broker_stopped(self, event: e.BrokerStopped) -> None:
-        log_fields(broker_log, logging.INFO, "broker stopped", instance=event.instance)
+    def _broker_stopped(self, at: float, event: e.BrokerStopped) -> None:
+        log_at(at, broker_log, logging.INFO, "broker stopped", Fields(instance=event.instance))
 
 
-def log_migration(event: e.StoreMigrated) -> None:
-    """Log new tables and changed tables of a store."""
-    store = without_password(event.store)
+def log_request(at: float, event: e.RequestServed) -> None:
+    fields = Fields(
+        peer=event.peer,
+        method=event.method,
+        route=event.route,
+        command=event.command,
+        queue=event.queue,
+        status=event.status,
+        messages=event.messages,
+        ms=milliseconds(event.seconds),
+    )
+    log_at(at, server_log, logging.INFO, "request", fields)
+
+
+def log_migration(event: e.StoreMigrated, at: float | None = None) -> None:
+    """Log new tables and changed tables of a store. `at` is the time of the event. The default is now."""
     message = "store created" if event.before == 0 and not event.extension else "store migrated"
-    log_fields(
-        store_log,
-        logging.INFO,
-        message,
-        store=store,
+    fields = Fields(
+        store=without_password(event.store),
         extension=event.extension,
         schema_before=event.before,
         schema=event.after,
     )
+    log_at(time.time() if at is None else at, store_log, logging.INFO, message, fields)
 
 
 def milliseconds(seconds: float) -> float:

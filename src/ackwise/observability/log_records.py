@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import re
 import traceback
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,8 @@ LogFormat = Literal["text", "json"]
 FieldValue = str | int | float | bool | None
 LONGEST_FIELD = 1000
 """Maximum number of characters in one field. A longer text is cut."""
+LONGEST_KNOWN = 100
+"""Maximum number of characters of a text whose form in the log is remembered."""
 DEFAULT_GROUP = "(default)"
 """The default group in the text format. The JSON format has its stored name."""
 MOST_FRAMES = 30
@@ -27,6 +29,10 @@ OUR_FOLDER = str(Path(__file__).resolve().parents[1])
 _LOOP_FOLDERS = ("/asyncio/", "/concurrent/futures/")
 _MOST_CAUSES = 20
 _RECORD_KEYS = frozenset({"time", "level", "logger", "message", "traceback"})
+
+
+_FIELDS = "%s %s"
+"""Format of a record with named fields: its message, then the fields."""
 
 
 class Fields(dict[str, FieldValue]):
@@ -43,7 +49,16 @@ class Fields(dict[str, FieldValue]):
 def log_fields(logger: logging.Logger, level: int, message: str, /, **fields: FieldValue) -> None:
     """Log a message with named fields. In the JSON format each field has its own key."""
     if logger.isEnabledFor(level):
-        logger.log(level, "%s %s", message, Fields(fields))
+        logger.log(level, _FIELDS, message, Fields(fields))
+
+
+def log_at(at: float, logger: logging.Logger, level: int, message: str, fields: Fields) -> None:
+    """Log a message with named fields that belongs to an earlier time, in seconds."""
+    if logger.isEnabledFor(level):
+        record = logger.makeRecord(logger.name, level, __file__, 0, _FIELDS, (message, fields), None)
+        record.relativeCreated += (at - record.created) * 1000
+        record.created, record.msecs = at, float(int(at % 1 * 1000))
+        logger.handle(record)
 
 
 def escaped(text: str) -> str:
@@ -58,11 +73,17 @@ def _escape(char: str) -> str:
 
 
 def _shown(value: FieldValue) -> str:
+    if isinstance(value, str):
+        return _known_text(value) if len(value) <= LONGEST_KNOWN else _shown_text(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    text = _masked(str(value))
+    return str(value) if isinstance(value, int) else _shown_text(str(value))
+
+
+def _shown_text(value: str) -> str:
+    text = _masked(value)
     if len(text) > LONGEST_FIELD:
         text = text[:LONGEST_FIELD] + "..."
     if text.isprintable() and text and not any(char in text for char in ' "='):
@@ -70,11 +91,15 @@ def _shown(value: FieldValue) -> str:
     return '"' + escaped(text.replace("\\", "\\\\").replace('"', '\\"')) + '"'
 
 
-_MAY_BE_SECRET = re.compile("@|password=|token=|bearer ", re.IGNORECASE)
+_known_text = lru_cache(maxsize=2000)(_shown_text)
+"""Texts as fields show them. Most records repeat the texts of earlier ones: addresses, routes, queues."""
 
 
 def _masked(text: str) -> str:
-    return without_password(text) if _MAY_BE_SECRET.search(text) else text
+    folded = text.casefold()
+    if "@" in text or "password=" in folded or "token=" in folded or "bearer " in folded:
+        return without_password(text)
+    return text
 
 
 class TextFormatter(logging.Formatter):
@@ -129,7 +154,13 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _time(record: logging.LogRecord) -> str:
-    return moment(round(record.created * 1_000_000)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    second, micros = divmod(round(record.created * 1_000_000), 1_000_000)
+    return f"{_second(second)}.{micros:06}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(second: int) -> str:
+    return moment(second * 1_000_000).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _error_lines(record: logging.LogRecord) -> Iterator[str]:

@@ -15,6 +15,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError
 from ackwise.core.queries import StoreSize
 from ackwise.observability.depths import DepthReader, Depths
+from ackwise.observability.event_buffer import EventBuffer
 from ackwise.observability.event_counts import EventCounts
 from ackwise.observability.process_usage import process_usage
 from ackwise.observability.queen_metrics import QueenFamilies, queen_json
@@ -30,10 +31,12 @@ PATIENCE = 3.0
 
 
 class MetricsService:
-    """Counts events from its creation on and writes scrapes. A scrape needs a running broker."""
+    """Counts the events of a buffer and writes scrapes. A scrape needs a running broker."""
 
-    def __init__(self, store: Store) -> None:
-        self.counts = EventCounts(store.events, store.clock.now)
+    def __init__(self, store: Store, events: EventBuffer) -> None:
+        self._events = events
+        self.counts = EventCounts(store.clock.now)
+        events.add(self.counts.add)
         self._reader = DepthReader(store, self.counts, store.clock.now)
         self._depths = Depths()
         self._store_bytes: int | None = None
@@ -42,15 +45,13 @@ class MetricsService:
         self._reading: asyncio.Task[None] | None = None
         self._started = time.monotonic()
 
-    def close(self) -> None:
-        self.counts.stop()
-
     async def prometheus(self, broker: AsyncBroker, state: ServerState) -> bytes:
         """Answer to a scrape, in the text format 0.0.4."""
         await self._refresh(broker)
         depths, usage = self._depths, process_usage(self._started)
         state = self._with_reads(state)
         now, shift = broker.now_and_shift()
+        self._events.flush()
         counts = self.counts.copied()
         ours = Families(counts, depths, state, usage, now=now, wall=now - shift)
         queens = QueenFamilies(counts, depths, state, usage, broker.store.traits.instance)
@@ -58,6 +59,7 @@ class MetricsService:
 
     def queen(self, state: ServerState) -> dict[str, Any]:
         """Queen's JSON. Reads memory only."""
+        self._events.flush()
         return queen_json(self.counts, state, process_usage(self._started))
 
     def _with_reads(self, state: ServerState) -> ServerState:

@@ -12,6 +12,7 @@ from ackwise.protocols.amps import AmpsService
 from ackwise.protocols.answer_memory import AnswerMemory
 from ackwise.protocols.http_request import IncomingBytes
 from ackwise.protocols.peers import Peers
+from ackwise.server.ports import BACKLOG
 
 if TYPE_CHECKING:
     from ackwise.server.settings import Settings
@@ -39,7 +40,7 @@ class AmpsListener:
             memory=memory,
             incoming=IncomingBytes(share=settings.peer_share, each=settings.amps_max_frame),
         )
-        return cls(service, await broker.loop.create_server(service.protocol, sock=sock, backlog=4096), peers)
+        return cls(service, await broker.loop.create_server(service.protocol, sock=sock, backlog=BACKLOG), peers)
 
     @property
     def connections(self) -> int:

@@ -19,6 +19,7 @@ from ackwise.core.events import DeadLetterAdded, Event, HookDelivered, HookFaile
 from ackwise.core.messages import json_value
 from ackwise.core.rows import DeadLetter, HookLetter, HookRow
 from ackwise.core.validation import MICROS
+from ackwise.observability.debug_log import debug_records
 from ackwise.protocols.http_response import encode
 from ackwise.protocols.post_targets import host_of, may_post
 from ackwise.wire.timestamps import text as show_time
@@ -151,6 +152,7 @@ class Webhooks:
         taken = await self._broker.send(TakeHook(queue=queue, name=name, owner=self._owner, lease=LEASE))
         if taken.hook is None or taken.hook.url is None or not taken.letters:
             return False
+        debug_records.write(log, "hook posts dead letters", queue=queue, hook=name, messages=len(taken.letters))
         for place in taken.letters:
             error = await self._post(taken.hook, taken.hook.url, place.letter)
             if not await self._settle(taken.hook, place, error):
@@ -185,7 +187,7 @@ class Webhooks:
             self._emit(HookDelivered(hook.queue, hook.name, place.letter.id))
             return settled.held
         wait = settled.retry_in / MICROS
-        log.warning("the webhook of %s failed %s times: %s", hook.queue, settled.failures, error)
+        log.warning("the webhook of %s failed, attempt %s: %s", hook.queue, settled.failures, error)
         self._emit(HookFailed(hook.queue, hook.name, place.letter.id, error, settled.failures, wait))
         if settled.paused:
             log.warning("the webhook of %s failed for 24 hours and is paused; set it again to resume it", hook.queue)

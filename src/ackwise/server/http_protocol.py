@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,13 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from ackwise.observability.debug_log import debug_records
 from ackwise.protocols.answer_memory import LARGE, PendingAnswer
 from ackwise.protocols.http_request import EXCHANGE, TARGET
 from ackwise.protocols.http_response import Answer, Headers
 from ackwise.protocols.peers import Peers, address_of
+
+log = logging.getLogger("ackwise.server")
 
 MAX_HEADER_BYTES = 64 << 10
 HEADER_PATIENCE = 20.0
@@ -129,6 +133,7 @@ class GuardedSocket(WebSocketsSansIOProtocol):
         self.peers.leave(self.address)
         self._watch_reader(False)
         super().connection_lost(exc)
+        debug_records.write(log, "connection closed", peer=self.address, websocket=True)
 
     async def send(self, message: Any) -> None:
         await super().send(message)
@@ -175,6 +180,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._slow_reader: asyncio.TimerHandle | None = None
         self._slow_head: asyncio.TimerHandle | None = self.loop.call_later(HEADER_PATIENCE, self._head_timed_out)
         self._slow_rest: asyncio.TimerHandle | None = None
+        debug_records.write(log, "connection opened", peer=self._address, connections=len(self.connections))
         if len(self.connections) > self.peers.max_connections:
             self._refuse(503, "too many connections; try again in a moment", "too_many_connections")
         elif not within_share:
@@ -190,6 +196,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._watch_rest(False)
         self._watch_reader(False)
         super().connection_lost(exc)
+        debug_records.write(log, "connection closed", peer=self._address, connections=len(self.connections))
         if self.disconnect_callback is not None:
             self.disconnect_callback()
         if self.unsent is not None:

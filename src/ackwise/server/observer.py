@@ -13,8 +13,11 @@ import msgspec
 from ackwise.broker import AsyncBroker
 from ackwise.core.errors import AckwiseError
 from ackwise.core.rows import MaintenanceState
+from ackwise.observability.debug_log import DebugLog, debug_records
+from ackwise.observability.event_buffer import EventBuffer
 from ackwise.observability.event_log import EventLog
 from ackwise.observability.log_records import FieldValue, log_fields
+from ackwise.observability.log_setup import installed_writer
 from ackwise.observability.metrics_service import MetricsService
 from ackwise.observability.server_metrics import CONTENT_TYPE, ServerState
 from ackwise.protocols.http_request import Call
@@ -29,7 +32,7 @@ from ackwise.wire.store_url import without_password
 log = logging.getLogger("ackwise.server")
 
 TICK = 1.0
-"""Seconds between two ticks of the event log."""
+"""Seconds between two flushes of the events. The log's writer flushes sooner when events wait."""
 PROGRESS_EVERY = 1.0
 """Seconds between two log lines of a drain."""
 _ADDRESS_SETTINGS = frozenset({"host", "port", "pushpop_port", "amps_port"})
@@ -52,8 +55,17 @@ class Observer:
 
     def __init__(self, store: Store, settings: Settings) -> None:
         self._store, self._settings = store, settings
-        self._events = EventLog(store.events, store.clock.now)
-        self._metrics = MetricsService(store)
+        self._events = EventBuffer(store.events, store.clock.now)
+        self._log = EventLog(store.clock.now)
+        self._events.add(self._log.add)
+        self._debug = DebugLog(store.events)
+        self._metrics = MetricsService(store, self._events)
+        self._leave_writer = _nothing
+        writer = installed_writer()
+        if writer is not None:
+            # The thread that writes the log also runs the batch step.
+            self._leave_writer = writer.add_source(self.flush)
+            self._events.on_first = writer.ask_sources
         self._lag = 0.0
         self.load: Callable[[], Load] = lambda: Load({})
         """Returns the current connections and requests. The server sets this function."""
@@ -104,7 +116,7 @@ class Observer:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Tick the event log once a second inside the block. At the end, write its remaining sums."""
+        """Flush the events once a second inside the block. At the end, write the remaining sums to the log."""
         task = asyncio.get_running_loop().create_task(self._tick())
         try:
             yield
@@ -112,20 +124,29 @@ class Observer:
             task.cancel()
             self.stop_listening()
 
+    def flush(self) -> int:
+        """Log and count the events until now. Returns their number."""
+        return self._events.flush()
+
     def stop_listening(self) -> None:
         """End logs and metrics. Writes the remaining sums to the log."""
         self._events.close()
-        self._metrics.close()
+        self._debug.stop()
+        self._log.close()
+        self._leave_writer()
+        self._leave_writer = _nothing
 
     async def _tick(self) -> None:
         while True:
             began = time.monotonic()
             await asyncio.sleep(TICK)
             self._lag = max(0.0, time.monotonic() - began - TICK)
-            self._events.tick()
+            debug_records.tick()
+            self.flush()
 
     def started(self, addresses: dict[str, str]) -> None:
         """Log the start with the addresses and the settings in force."""
+        self.flush()
         store = without_password(self._store.traits.name)
         fields: dict[str, FieldValue] = {
             "version": VERSION,
@@ -149,6 +170,7 @@ class Observer:
     async def _log_progress(self, broker: AsyncBroker, began: float) -> None:
         while True:
             load = self.load()
+            self.flush()
             log_fields(
                 log,
                 logging.INFO,
@@ -160,6 +182,10 @@ class Observer:
                 **{f"{listener}_connections": count for listener, count in load.connections.items()},
             )
             await asyncio.sleep(PROGRESS_EVERY)
+
+
+def _nothing() -> None:
+    pass
 
 
 def shown_settings(settings: Settings) -> dict[str, FieldValue]:

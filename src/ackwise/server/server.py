@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from ackwise.broker import AsyncBroker
 from ackwise.core import extras
-from ackwise.core.errors import AckwiseError
 from ackwise.dashboard.settings import ShownSetting
 from ackwise.protocols import pushpop
 from ackwise.protocols.answer_memory import AnswerMemory
@@ -32,6 +31,7 @@ from ackwise.server.docs_pages import docs_routes
 from ackwise.server.gates import Gate
 from ackwise.server.home import home_routes
 from ackwise.server.openapi import openapi_route
+from ackwise.server.ports import BACKLOG, BoundPorts, bind_ports
 from ackwise.server.settings import Settings
 from ackwise.store.port import Store
 
@@ -163,22 +163,6 @@ class ServerRuntime:
             await self._broker.close()
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Binds a socket. Raises an error that names the host and port."""
-    try:
-        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind, number)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind(address)
-        except BaseException:
-            sock.close()
-            raise
-    except OSError as problem:
-        raise AckwiseError(f"cannot listen on {host} port {port}: {problem.strerror or problem}") from None
-    return sock
-
-
 class Server(uvicorn.Server):
     """uvicorn server that answers waiting polls before it closes connections, and exits with code 0 on a signal."""
 
@@ -189,30 +173,26 @@ class Server(uvicorn.Server):
         settings: Settings,
         memory: AnswerMemory,
         on_ready: OnReady,
+        *,
+        ports: BoundPorts | None = None,
     ) -> None:
         super().__init__(config)
         self.runtime, self._settings, self._on_ready = runtime, settings, on_ready
-        self.memory = memory
+        self.memory, self._ports = memory, ports
         self.on_stop: Callable[[], None] = lambda: None
         """Callback for the first signal."""
         self.pushpop_port: int | None = None
         self.amps: AmpsListener | None = None
 
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().serve(sockets or self._listen())
-
-    def _listen(self) -> list[socket.socket]:
-        ports = (self._settings.port, self._settings.pushpop_port)
-        return [listen(self.config.host, port) for port in ports if port is not None]
-
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        port = self._settings.amps_port
-        amps = None if port is None else listen(self.config.host, port)
-        await super().startup(sockets or self._listen())
+        ports = self._ports = self._ports or bind_ports(self._settings)
+        ports.listen()
+        await super().startup(ports.web)
         if not self.started:
+            ports.close()
             return
-        if amps is not None:
-            self.amps = await AmpsListener.start(self.runtime.broker(), self._settings, self.memory, amps)
+        if ports.amps is not None:
+            self.amps = await AmpsListener.start(self.runtime.broker(), self._settings, self.memory, ports.amps)
         if len(self.servers) > 1:
             self.pushpop_port = self.servers[1].sockets[0].getsockname()[1]
         host, port = self.servers[0].sockets[0].getsockname()[:2]
@@ -277,10 +257,18 @@ def _gate(settings: Settings) -> Gate:
     return Gate(origins=gates.check_origins(settings.cors, insecure=settings.insecure), host_names=(*names, own))
 
 
-def make_server(store: Store, settings: Settings, on_ready: OnReady, *, shown: Sequence[ShownSetting] = ()) -> Server:
+def make_server(
+    store: Store,
+    settings: Settings,
+    on_ready: OnReady,
+    ports: BoundPorts | None = None,
+    *,
+    shown: Sequence[ShownSetting] = (),
+) -> Server:
     """Creates a server. `await server.serve()` runs it until a signal or `should_exit`.
 
-    `shown` are the settings with their origins, for the dashboard.
+    Without `ports` the server binds its ports when it starts. `shown` are the settings with their origins, for the
+    dashboard.
     """
     settings.check()
     memory = AnswerMemory(settings.answer_bytes, settings.answer_memory, settings.peer_share)
@@ -315,11 +303,11 @@ def make_server(store: Store, settings: Settings, on_ready: OnReady, *, shown: S
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=4096,
+        backlog=BACKLOG,
         timeout_keep_alive=round(settings.keep_alive),
         timeout_graceful_shutdown=math.ceil(settings.grace),
     )
-    return Server(config, runtime, settings, memory, on_ready)
+    return Server(config, runtime, settings, memory, on_ready, ports=ports)
 
 
 def all_routes(

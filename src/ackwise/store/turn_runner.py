@@ -16,7 +16,7 @@ from ackwise.core.errors import AckwiseError, StoreFull
 from ackwise.core.events import EventPort, RequestsRefused, TurnFellBack
 from ackwise.engine import runner
 from ackwise.engine.turn import Tally, Turn
-from ackwise.engine.turn_events import events_of
+from ackwise.engine.turn_events import report_of
 from ackwise.store.port import PreparedTurn
 
 log = logging.getLogger("ackwise.store")
@@ -132,8 +132,7 @@ class TurnRunner:
             if writer.announce is not None and turn.announced:
                 writer.announce(turn.announced)
             if self._events.listening:
-                for event in events_of(turn, prepared.results, time.perf_counter() - prepared.began):
-                    self._events.emit(event)
+                self._events.emit_later(report_of(turn, prepared.results, time.perf_counter() - prepared.began))
         except Exception:
             # The turn is committed: its callers must get their answers.
             log.exception("a committed turn could not be announced")

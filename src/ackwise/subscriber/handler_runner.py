@@ -18,6 +18,7 @@ from weakref import WeakSet
 from ackwise.core import validation
 from ackwise.core.errors import BadInput
 from ackwise.core.settlement import Outcome, Reject, Retry
+from ackwise.observability.debug_log import debug_records
 from ackwise.observability.handler_counts import HandlerCounts
 from ackwise.subscriber import cloudevents
 from ackwise.subscriber.handler_threads import HandlerThreads
@@ -109,7 +110,17 @@ class HandlerRunner:
         try:
             exiting = await self._handle(message, lambda: cancels(delivery))
         finally:
-            self._counts.end(time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._counts.end(seconds)
+            debug_records.write(
+                log,
+                "handler ended",
+                subscriber=self._subscription.name,
+                queue=delivery.queue,
+                id=delivery.id,
+                attempt=delivery.attempt,
+                ms=round(seconds * 1000, 3),
+            )
         if message.unfinished:
             # Stop extending the lease, also if a settlement is in flight: its result is not known yet.
             delivery.stop_keeping()

@@ -9,6 +9,7 @@ import pytest
 
 import ackwise
 from ackwise.clock import ManualClock
+from tests.fresh_stores import sqlite_url
 from tests.protocols.amps.peer import Peer
 from tests.server.running import Running
 
@@ -22,7 +23,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def store_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/amps.db?durability=normal"
+    return sqlite_url(tmp_path / "amps.db")
 
 
 @pytest.fixture

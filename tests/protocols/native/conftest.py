@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from ackwise.clock import ManualClock
+from tests.fresh_stores import sqlite_url
 from tests.patience import PATIENCE
 from tests.protocols.native.native_api import NativeApi
 from tests.server.running import Running
@@ -21,7 +22,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def store_url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/native.db?durability=normal"
+    return sqlite_url(tmp_path / "native.db")
 
 
 @pytest.fixture

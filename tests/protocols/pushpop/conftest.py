@@ -9,7 +9,7 @@ import pytest
 
 from ackwise.clock import ManualClock
 from tests.patience import PATIENCE
-from tests.pg import Databases
+from tests.pg_databases import Databases
 from tests.protocols.pushpop.pushpop_api import PushPopApi
 from tests.server.running import Running
 

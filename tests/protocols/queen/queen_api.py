@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import httpx2
 
 from ackwise.clock import ManualClock
+from tests.protocols.queen.documented import check_documented
 
 Message = dict[str, Any]
 
@@ -31,7 +32,9 @@ class QueenApi:
     def call(self, method: str, path: str, body: Any = None, **query: Any) -> Reply:
         sent = {} if body is None else {"json": body}
         answer = self.http.request(method, path, params=query or None, **sent)
-        return Reply(answer.status_code, answer.json() if answer.content else None)
+        reply = Reply(answer.status_code, answer.json() if answer.content else None)
+        check_documented(method, path, *reply)
+        return reply
 
     def get(self, path: str, **query: Any) -> Any:
         status, body = self.call("GET", path, **query)

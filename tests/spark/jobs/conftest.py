@@ -10,6 +10,7 @@ import pytest
 from ackwise import connect
 from ackwise.client import Connection
 from tests.cli.conftest import ackwise
+from tests.fresh_stores import sqlite_url
 from tests.server.running import Running
 
 __all__ = ["ackwise"]
@@ -17,7 +18,7 @@ __all__ = ["ackwise"]
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/q.db?durability=normal"
+    return sqlite_url(tmp_path / "q.db")
 
 
 @pytest.fixture(params=["sqlite", "http"])

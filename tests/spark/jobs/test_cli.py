@@ -55,11 +55,14 @@ def test_redrive_by_expression(ackwise: Ackwise, url: str) -> None:
     fill(url)
     where = ("dlq", "redrive", "--where", "error_message LIKE 'order 1%'")
     said = ackwise(*where, "--dry-run")
-    assert (said.code, said.out.splitlines()[-1]) == (0, "would redrive 1")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "would redrive 1 dead letter")
     assert "order <n> not found" in said.out
     assert ackwise(*where).code == 1  # it asks first
-    assert ackwise(*where, "--yes", "--rate", "1000")[:2] == (0, "redriven 1\n")
-    assert ackwise("dlq", "redrive", "--queue", "orders", "--rate", "1000", "--yes")[:2] == (0, "redriven 2\n")
+    assert ackwise(*where, "--yes", "--rate", "1000")[:2] == (0, "redriven 1 dead letter\n")
+    assert ackwise("dlq", "redrive", "--queue", "orders", "--rate", "1000", "--yes")[:2] == (
+        0,
+        "redriven 2 dead letters\n",
+    )
 
 
 def test_wrong_arguments_are_errors(ackwise: Ackwise, url: str) -> None:

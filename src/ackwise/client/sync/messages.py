@@ -18,7 +18,7 @@ from ackwise.client.transport import Transport
 from ackwise.core.answers import Handed, Receipts, Settled
 from ackwise.core.commands import ByLease, Claim, Extend, Push, Settle, Settlement
 from ackwise.core.messages import DEFAULT_PARTITION, Receipt
-from ackwise.core.policy import NEW_QUEUE_POLICY, Exclusivity, Order
+from ackwise.core.policy import NEW_QUEUE_POLICY, Exclusivity, Order, QueuePolicy
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.core.validation import Seconds, lease_micros
 from ackwise.wire.timestamps import moment, seconds
@@ -27,12 +27,14 @@ from ackwise.wire.timestamps import moment, seconds
 class MessageVerbs:
     """Push, claim, settle, extend, release, transaction."""
 
+    new_queue_policy: QueuePolicy
+    """The policy of the queues that this connection creates. You may replace it."""
+
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._held = HeldLeases()
         self._working = WorkingLeases(transport)
         self.new_queue_policy = NEW_QUEUE_POLICY
-        """The policy of the queues that this connection creates."""
 
     @property
     def transport(self) -> Transport:

@@ -24,7 +24,7 @@ PAGE_ROWS = 50
 _FIRST_AFTER_SURROGATES, _LAST_BEFORE_SURROGATES = 0xE000, 0xD7FF
 
 
-class QueueRow(NamedTuple):
+class ListedQueue(NamedTuple):
     """A row of the list."""
 
     summary: QueueSummary
@@ -67,13 +67,13 @@ def before_prefix(prefix: str) -> str:
 async def show(page: PageRequest) -> Response:
     given = (page.query.get(name, "") for name in QueueFilter._fields)
     chosen = QueueFilter(*(text[: validation.MAX_NAME] for text in given))
-    found = await page.cached(("queues", *chosen), chosen.query())
+    summaries = await page.cached(("queues", *chosen), chosen.query())
     rows = [
-        QueueRow(row, depth_of(row.stats, paused=row.info.paused), summary(row.info.policy))
-        for row in found
+        ListedQueue(row, depth_of(row.stats, paused=row.info.paused), summary(row.info.policy))
+        for row in summaries
         if row.info.name.startswith(chosen.prefix)
     ]
-    following = found.next if isinstance(found, Page) and len(rows) == len(found) else None
+    following = summaries.next if isinstance(summaries, Page) and len(rows) == len(summaries) else None
     rates = await page.rates()
     return page.render("queues.html.j2", rows=rows, rates=rates.queues, next=following, filter=chosen)
 

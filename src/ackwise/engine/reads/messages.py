@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from ackwise.core import queries as q
 from ackwise.core.errors import MessageNotFound
-from ackwise.core.ids import LaneId
+from ackwise.core.ids import LaneId, lease_id
 from ackwise.core.messages import Message
 from ackwise.core.rows import FoundMessage, GroupView
 from ackwise.core.validation import MICROS
@@ -42,14 +44,16 @@ class LocatedMessage(NamedTuple):
 
 @answers(q.FindMessage)
 def find_message(snapshot: Snapshot, query: q.FindMessage) -> FoundMessage:
-    located = locate(snapshot, query.partition_id, query.transaction_id)
-    found = message_at(snapshot, located) if located is not None else None
-    if found is None:
+    located = locate(snapshot, query.partition_id, query.transaction_id, query.near)
+    message = message_at(snapshot, located) if located is not None else None
+    if message is None:
         raise missing(query.partition_id, query.transaction_id)
-    return found
+    return message
 
 
-def locate(snapshot: Snapshot, partition_id: str, transaction_id: str) -> LocatedMessage | None:
+def locate(
+    snapshot: Snapshot, partition_id: str, transaction_id: str, near: tuple[int, int] | None = None
+) -> LocatedMessage | None:
     """The newest message of a partition with a transaction id."""
     session = snapshot.session
     part = session.row("part_by_uuid", {"uuid": partition_id})
@@ -58,7 +62,7 @@ def locate(snapshot: Snapshot, partition_id: str, transaction_id: str) -> Locate
         return None
     letters = session.rows("dead_of_message", {"part": part[0], "txid": transaction_id})
     finder = MessageFinder(session, snapshot.known, snapshot.seed)
-    place = _locate(finder, part[0], transaction_id, snapshot.wall) or _place_of_letter(letters)
+    place = _locate(finder, part[0], transaction_id, near, snapshot.wall) or _place_of_letter(letters)
     if place is None:
         return None
     letters = [row for row in letters if (row[5], row[6]) == place[:2]]
@@ -95,9 +99,13 @@ def missing(partition_id: str, transaction_id: str) -> MessageNotFound:
     )
 
 
-def _locate(finder: MessageFinder, part: int, transaction_id: str, now: int) -> MessagePlace | None:
-    """The place of a message. Asks the dedupe index first, then searches messages older than every dedupe window."""
+def _locate(
+    finder: MessageFinder, part: int, transaction_id: str, near: tuple[int, int] | None, now: int
+) -> MessagePlace | None:
+    """The place of a message. Looks at `near`, then asks the dedupe index, then searches older messages."""
     session = finder.session
+    if near is not None and (place := _at(session, part, near, transaction_id)) is not None:
+        return place
     for pos in segment_reads.candidates(finder, part, transaction_id):
         if pos < 0:
             row = session.row("scheduled_by_no", {"no": -pos})
@@ -107,8 +115,18 @@ def _locate(finder: MessageFinder, part: int, transaction_id: str, now: int) -> 
         segment = segment_reads.segment_with(session, place_lane(pos), place_seq(pos))
         if segment is not None and segment.matches(place_seq(pos), transaction_id):
             return MessagePlace(LaneId(place_lane(pos)), place_seq(pos))
-    cutoff = _forgotten_before(session, now)
+    cutoff = _forgotten_before(session, now) if near is None else None
     return _among_old(session, part, transaction_id, cutoff) if cutoff is not None else None
+
+
+def _at(session: Session, part: int, near: tuple[int, int], transaction_id: str) -> MessagePlace | None:
+    """The place `near`, if the message lies there."""
+    lane, seq = near
+    row = session.row("lane_by_id", {"id": lane})
+    if row is None or row[1] != part or not row[5] <= seq < row[4]:
+        return None
+    segment = segment_reads.segment_with(session, lane, seq)
+    return MessagePlace(LaneId(lane), seq) if segment is not None and segment.matches(seq, transaction_id) else None
 
 
 def _scheduled_segment(row: Row) -> Segment:
@@ -169,8 +187,19 @@ def _view(view: Snapshot, group: GroupRow, place: MessagePlace, letters: list[Ro
         held = session.row("span_look", {"lane": place.lane, "grp": group.id, "seq": place.seq})
         assert held is not None
         deadline = None if held[3] is None else view.shown(held[3])
-        return GroupView(group.name, state, deadline, held[1], held[2], dead_letters.last_error(held[4]))
+        return GroupView(
+            group.name, state, deadline, held[1], held[2], dead_letters.last_error(held[4]),
+            lease_id=None if held[5] is None else lease_id(held[5], held[6]), owner=held[7] or "",
+            due_at=view.shown(held[8]) if state == "waiting" else None, history=_history(held[4]),
+            held_since=None if held[9] is None else view.shown(held[9]),
+        )  # fmt: skip
     letter = next((row for row in letters if row[4] == group.name), None) if state == "dead" else None
     if letter is not None:
-        return GroupView(group.name, state, None, letter[11], letter[12], letter[9] or None)
+        return GroupView(
+            group.name, state, None, letter[11], letter[12], letter[9] or None, history=_history(letter[13])
+        )
     return GroupView(group.name, state)
+
+
+def _history(text: str) -> list[dict[str, object]]:
+    return msgspec.json.decode(text) if text else []

@@ -8,12 +8,11 @@ import msgspec
 
 from ackwise.core import queries as q
 from ackwise.core.errors import MessageNotFound
-from ackwise.core.ids import LaneId, lease_id
+from ackwise.core.ids import LaneId
 from ackwise.core.rows import GroupTimeline, GroupView, MessageHolder, Timeline, TimelineEvent, TraceRow
 from ackwise.engine import catalog
-from ackwise.engine.catalog import GroupRow
 from ackwise.engine.ports import Row
-from ackwise.engine.reads.messages import LocatedMessage, MessagePlace, groups_of, locate, message_at, missing
+from ackwise.engine.reads.messages import LocatedMessage, MessagePlace, locate, message_at, missing
 from ackwise.engine.reads.registry import Snapshot, answers
 from ackwise.engine.reads.traces import traces_from
 
@@ -24,22 +23,19 @@ MOST_TRACES = 100
 @answers(q.MessageTimeline)
 def message_timeline(snapshot: Snapshot, query: q.MessageTimeline) -> Timeline:
     located = _locate(snapshot, query)
-    found = message_at(snapshot, located) if located is not None else None
-    if located is None or found is None:
+    message = message_at(snapshot, located) if located is not None else None
+    if located is None or message is None:
         if query.partition_id is not None and query.transaction_id is not None:
             raise missing(query.partition_id, query.transaction_id)
         raise MessageNotFound(f"there is no message {query.seq} in lane {query.lane}")
-    views = {view.group: view for view in found.groups}
-    groups = [
-        _group(snapshot, group, located, views[group.name]) for group in groups_of(snapshot.session, located.owner)
-    ]
+    groups = [_group(snapshot, view, located.letters) for view in message.groups]
     known = {group.group for group in groups}
     # A deleted group leaves its dead letters behind.
     for letter in located.letters:
         if letter[4] not in known:
             groups.append(GroupTimeline(letter[4], "dead"))
             _add_letter(groups[-1], letter)
-    return Timeline(found, groups, _traces(snapshot, located.partition_id, found.message.transaction_id))
+    return Timeline(message, groups, _traces(snapshot, located.partition_id, message.message.transaction_id))
 
 
 def _locate(snapshot: Snapshot, query: q.MessageTimeline) -> LocatedMessage | None:
@@ -55,48 +51,40 @@ def _locate(snapshot: Snapshot, query: q.MessageTimeline) -> LocatedMessage | No
     return LocatedMessage(owner, part[1], part[2], MessagePlace(LaneId(lane[0]), query.seq), letters)
 
 
-def _group(snapshot: Snapshot, group: GroupRow, located: LocatedMessage, view: GroupView) -> GroupTimeline:
-    timeline = GroupTimeline(group.name, view.state, view.failures, view.deliveries)
-    place = located.place
-    letter = next((row for row in located.letters if row[4] == group.name), None)
+def _group(snapshot: Snapshot, view: GroupView, letters: list[Row]) -> GroupTimeline:
+    timeline = GroupTimeline(view.group, view.state, view.failures, view.deliveries)
+    letter = next((row for row in letters if row[4] == view.group), None)
     if letter is not None:
         _add_letter(timeline, letter)
-    where = {"lane": place.lane, "grp": group.id, "seq": place.seq}
-    span = snapshot.session.row("span_holder", where) if place.scheduled is None else None
-    if span is not None and span[0] <= place.seq:
-        _, due_at, history, no, tag, owner, made_at, deadline = span
-        # A letter that is left died before a seek, which began the deliveries of the span.
-        timeline.events += _events(history)
+    if view.state in ("leased", "waiting"):
+        # A letter that is left died before a seek, which began these deliveries.
+        timeline.events += map(_event, view.history)
         timeline.failures, timeline.deliveries = view.failures, view.deliveries
-        if no is not None:
-            since, until = snapshot.shown(made_at), snapshot.shown(deadline)
-            timeline.holder = MessageHolder(lease_id(no, tag), owner, since, until)
-        elif due_at > snapshot.now:
-            timeline.due_at = snapshot.shown(due_at)
+    if view.lease_id is not None and view.held_since is not None and view.deadline is not None:
+        timeline.holder = MessageHolder(view.lease_id, view.owner, view.held_since, view.deadline)
+    elif view.due_at is not None and view.due_at > snapshot.wall:
+        timeline.due_at = view.due_at
     return timeline
 
 
 def _add_letter(timeline: GroupTimeline, letter: Row) -> None:
     """Add what a dead letter knows. After a seek the message may be in another state than `dead`."""
-    timeline.events = _events(letter[13])
+    timeline.events = [_event(line) for line in msgspec.json.decode(letter[13])] if letter[13] else []
     timeline.events.append(TimelineEvent(letter[16], "dead", None, letter[9] or None, letter[10] or None))
     timeline.letter_id, timeline.reason = letter[0], letter[8]
     timeline.failures, timeline.deliveries = letter[11], letter[12]
 
 
-def _events(history: str) -> list[TimelineEvent]:
-    lines: list[dict[str, Any]] = msgspec.json.decode(history) if history else []
-    return [
-        TimelineEvent(
-            line["at"],
-            line["event"],
-            line.get("owner"),
-            line.get("error") or None,
-            line.get("error_type"),
-            line.get("trace"),
-        )
-        for line in lines
-    ]
+def _event(line: dict[str, Any]) -> TimelineEvent:
+    """An event from a line of a history."""
+    return TimelineEvent(
+        line["at"],
+        line["event"],
+        line.get("owner"),
+        line.get("error") or None,
+        line.get("error_type"),
+        line.get("trace"),
+    )
 
 
 def _traces(snapshot: Snapshot, partition_id: str, transaction_id: str) -> list[TraceRow]:

@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from ackwise.core.errors import Overloaded
+from ackwise.observability.debug_log import debug_records
 from ackwise.protocols.amps.session import AmpsSession
 from ackwise.protocols.peers import address_of
 from ackwise.wire import amps
@@ -51,6 +52,7 @@ class AmpsConnection(asyncio.Protocol):
         peers = self._service.peers
         self._address = address_of(transport.get_extra_info("peername"))
         within_share = peers.enter(self._address)
+        debug_records.write(log, "connection opened", peer=self._address, connections=len(self._service.sessions))
         if len(self._service.sessions) > peers.max_connections or not within_share:
             bound = "its address holds its share" if not within_share else "all are taken"
             log.warning("too many AMPS connections: %s; refused one more", bound)
@@ -99,6 +101,7 @@ class AmpsConnection(asyncio.Protocol):
         for name in list(self._timers):
             self.stop_timer(name)
         self._service.peers.leave(self._address)
+        debug_records.write(log, "connection closed", peer=self._address, connections=len(self._service.sessions))
         self._count(0)
         self._count_unread(0)
         self.writable = False

@@ -12,11 +12,12 @@ from ackwise.core.commands import Break, ByRange, release_command
 from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.core.filter_parser import parse_filter
 from ackwise.core.messages import QUEUE_MODE
+from ackwise.observability.debug_log import debug_records
 from ackwise.protocols.amps import ack, publish
 from ackwise.protocols.amps.heartbeat import Heartbeat
 from ackwise.protocols.amps.publish import AmpsPublisher
 from ackwise.protocols.amps.subscription import QueueSubscription, TopicListener
-from ackwise.wire.amps import FAILURE, SUCCESS, BadFrame, Frame, Header, packed, text
+from ackwise.wire.amps import FAILURE, SUCCESS, TRACED, BadFrame, Frame, Header, packed, text
 
 if TYPE_CHECKING:
     from ackwise.protocols.amps.connection import AmpsConnection
@@ -220,6 +221,7 @@ class AmpsSession:
             return
         self._logged_on = True
         self.connection.stop_timer("logon")
+        debug_records.write(log, "logged on", peer=self.connection.address, client=name)
         self.answer(header)
 
     async def _subscribe(self, header: Header) -> None:
@@ -242,6 +244,13 @@ class AmpsSession:
             return
         if header.cid is not None:
             self._answer_subscribe(header, sub_id, subscription)
+        debug_records.write(
+            log,
+            "subscribed",
+            peer=self.connection.address,
+            topic=subscription.topic,
+            filtered=subscription.content_filter is not None,
+        )
         subscription.begin()
 
     def _remove(self, sub_id: str) -> QueueSubscription | TopicListener:
@@ -275,7 +284,7 @@ class AmpsSession:
         if queue is None:
             if header.bookmarks:
                 raise BadInput(f"{header.command}: a plain topic keeps no messages, so a bookmark cannot replay any")
-            return TopicListener(self, topic, sub_id, content_filter)
+            return TopicListener(self, topic, sub_id, content_filter, traced=TRACED in options)
         validation.name(queue, "queue")
         group = validation.name(options.get("group") or QUEUE_MODE, "group")
         about = await self.service.queue_options(topic, queue)
@@ -293,6 +302,7 @@ class AmpsSession:
             backlog=min(backlog, about.max_backlog),
             strict=about.only_holder_acks,
             content_filter=content_filter,
+            traced=TRACED in options,
         )
 
     async def _refuse_world(self, header: Header) -> None:

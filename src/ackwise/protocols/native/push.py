@@ -9,7 +9,7 @@ from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.native import arrow
 from ackwise.protocols.native.request_arguments import Arguments, sends_arrow
-from ackwise.protocols.trace_headers import PARENT, traced
+from ackwise.protocols.trace_headers import has_trace, traced
 from ackwise.wire import push as wire_push
 
 _BODY = msgspec.json.Decoder(wire_push.PushBody)
@@ -22,7 +22,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         body = await call.read(_BODY)
         command = wire_push.command(body)
         call.queue, call.messages = command.queue, len(command.messages)
-        if call.header(PARENT):
+        if has_trace(call):
             (command,) = traced([command], call)
         receipts = await broker.send(command)
         return answer(wire_push.answer(receipts, columns=body.payloads is not None))
@@ -34,7 +34,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         arguments.done()
         command = await broker.in_thread(arrow.read_push, queue, await call.body())
         call.queue, call.messages = queue, len(command.messages)
-        if call.header(PARENT):
+        if has_trace(call):
             (command,) = traced([command], call)
         receipts = await broker.send(command)
         return answer(wire_push.answer(receipts, columns=False))

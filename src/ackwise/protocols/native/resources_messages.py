@@ -12,7 +12,7 @@ from ackwise.core.rows import FoundMessage, GroupView
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, encode
 from ackwise.protocols.native.resource_answers import path, resource, resource_doc
-from ackwise.protocols.trace_headers import PARENT, traced
+from ackwise.protocols.trace_headers import has_trace, traced
 from ackwise.wire import payloads, push, timestamps
 
 TAG = "messages"
@@ -56,7 +56,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         body = await call.read(_PUSH)
         command = push.command(body)
         call.queue, call.messages = command.queue, len(command.messages)
-        if call.header(PARENT):
+        if has_trace(call):
             (command,) = traced([command], call)
         receipts = await broker.send(command)
         reply = Answer(encode(push.answer(receipts, columns=body.payloads is not None)), 201)

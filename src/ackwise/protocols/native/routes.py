@@ -79,6 +79,7 @@ def _admin_routes(broker: AsyncBroker, post_hosts: Collection[str], on_hook: Cal
         reply = await broker.send(command)
         if isinstance(reply, Counted | Redriven) and isinstance(command, _COUNTS_MESSAGES):
             call.messages = reply.count
+            call.queue = call.queue or reply.queue
         if isinstance(command, SetHook):
             on_hook()
         return Answer(admin.encode(reply))

@@ -14,6 +14,7 @@ from ackwise.core.errors import AckwiseError, BadInput
 from ackwise.protocols.http_request import Call, parse
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.native.claim import LeaseQueues
+from ackwise.protocols.trace_headers import has_trace, traced
 from ackwise.wire import settle as wire_settle
 from ackwise.wire import timestamps
 
@@ -59,7 +60,10 @@ def routes(broker: AsyncBroker, leases: LeaseQueues) -> list[Route]:
     async def transaction(call: Call) -> Answer:
         body = await call.read(_TRANSACTION)
         call.queue = _queue_of_transaction(leases, body)
-        done = await broker.send(wire_settle.transaction(body))
+        command = wire_settle.transaction(body)
+        if has_trace(call):
+            command.pushes = traced(command.pushes, call)
+        done = await broker.send(command)
         call.messages = sum(answer.count for answer in done.settled) + sum(map(len, done.pushed))
         verdicts = wire_settle.verdicts(body.settlements, done.settled, detail=body.detail)
         return answer({"verdicts": verdicts, "receipts": [list(receipts) for receipts in done.pushed]})

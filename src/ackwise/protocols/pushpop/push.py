@@ -15,6 +15,7 @@ from ackwise.core.messages import DEFAULT_PARTITION, NewMessage, PlainBatch
 from ackwise.protocols.http_request import Call, parse
 from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.pushpop import vocabulary
+from ackwise.protocols.trace_headers import has_trace, traced
 
 Raw = msgspec.Raw | msgspec.UnsetType
 
@@ -86,7 +87,10 @@ def routes(broker: AsyncBroker, default_priority: int) -> list[Route]:
         queue = vocabulary.queue_id(call)
         items, is_list = read(await call.body(), default_priority)
         call.messages = len(items)
-        await broker.send(push_of(queue, items))
+        command = push_of(queue, items)
+        if has_trace(call):
+            (command,) = traced([command], call)
+        await broker.send(command)
         if is_list:
             message = f"{len(items)} items pushed to queue {queue}"
             return answer({"success": True, "message": message, "items_pushed": len(items)})

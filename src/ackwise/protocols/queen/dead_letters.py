@@ -127,7 +127,8 @@ class DeadLetterRoutes:
         """
         if self._maintenance.may_keep_pushes and await self._maintenance.keeps_pushes():
             text = "push maintenance is on; replay the dead letter after its end"
-            return answer({"success": False, "result": "maintenance", "error": text, "dlqRowRemoved": False}, 503)
+            refused = {"success": False, "result": "maintenance", "error": text, "dlqRowRemoved": False}
+            return answer({**refused, "code": "maintenance"}, 503)
         if queue is not None:
             await self._broker.ask(q.GetQueue(queue=queue))
         done = await self._broker.send(Replay(ids=[letter.id], queue=queue, partition=partition))

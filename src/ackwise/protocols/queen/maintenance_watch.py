@@ -113,10 +113,8 @@ class MaintenanceWatch:
                 return
 
     async def _pause(self) -> None:
-        """Wait until the next read is due. A notification or the broker's end stops the wait, but not before
-        `LEAST_PAUSE`."""
-        await asyncio.sleep(LEAST_PAUSE)
-        if self._has_news or self._broker.closed:
+        """Wait until the next read is due. The end of the broker ends the wait. News end it after `LEAST_PAUSE`."""
+        if await self._broker.closed_within(LEAST_PAUSE) or self._has_news:
             return
         self._wake = self._broker.loop.create_future()
         timer = self._broker.loop.call_later(LOOK_EVERY - LEAST_PAUSE, _finish, self._wake)

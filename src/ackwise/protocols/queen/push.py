@@ -18,7 +18,7 @@ from ackwise.core.policy import QueuePolicy
 from ackwise.protocols.http_request import Call, parse
 from ackwise.protocols.http_response import Answer, Route, encode
 from ackwise.protocols.queen.vocabulary import TRACE, QueenContext
-from ackwise.protocols.trace_headers import PARENT, traced
+from ackwise.protocols.trace_headers import has_trace, traced
 
 _NULL = b"null"
 
@@ -144,7 +144,7 @@ async def _kept(broker: AsyncBroker, context: QueenContext, items: list[PushItem
         # The id is known now, so a repeated request is a duplicate.
         item.transactionId = item.transactionId or uuid_text(uuid7(broker.wall() // 1000, secrets.randbits(73)))
     pushes, _ = pushes_of(items, context.push_policy)
-    if _has_trace(call):
+    if has_trace(call):
         pushes = traced(pushes, call)
     if len(pushes) == 1:
         call.queue = pushes[0].queue
@@ -161,11 +161,6 @@ async def _kept(broker: AsyncBroker, context: QueenContext, items: list[PushItem
     )
 
 
-def _has_trace(call: Call) -> bool:
-    """Whether the request has the header `traceparent`. Reads the scope, because a push is a hot path."""
-    return any(name == PARENT for name, _ in call.scope["headers"])
-
-
 def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
     async def push(call: Call) -> Answer:
         items = read_items(await call.body())
@@ -175,7 +170,7 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
         if context.maintenance.may_keep_pushes and (kept := await _kept(broker, context, items, call)) is not None:
             return Answer(kept, 201)
         pushes, owners = pushes_of(items, context.push_policy)
-        if _has_trace(call):
+        if has_trace(call):
             pushes = traced(pushes, call)
         if len(pushes) == 1:
             call.queue = pushes[0].queue

@@ -7,6 +7,11 @@ from typing import Any
 import msgspec
 
 from ackwise.protocols.queen import ack, lease, push, transaction
+from ackwise.protocols.queen import catalogue_docs as catalogue
+from ackwise.protocols.queen import delivery_docs as delivery
+from ackwise.protocols.queen import group_docs as groups
+from ackwise.protocols.queen import message_docs as messages
+from ackwise.protocols.queen import status_docs as status
 from ackwise.protocols.route_docs import RouteDoc
 
 TAG = "queen"
@@ -167,20 +172,6 @@ class MaintenanceSwitch(msgspec.Struct):
     enabled: bool
 
 
-class PoppedMessages(msgspec.Struct):
-    """Answer to a pop with messages. Each message names its queue, partition, lease and attempt."""
-
-    success: bool
-    messages: list[Object]
-    queue: Text = _UNSET
-    partition: Text = _UNSET
-    partitionId: Text = _UNSET
-    leaseId: Text = _UNSET
-    consumerGroup: Text = _UNSET
-    partitionsClaimed: int | msgspec.UnsetType = _UNSET
-    leaseExpiresAt: str | msgspec.UnsetType | None = _UNSET
-
-
 def _doc(summary: str, **more: Any) -> RouteDoc:
     return RouteDoc(summary=summary, tag=TAG, error=QueenError, **more)
 
@@ -190,11 +181,15 @@ def _change(summary: str, **more: Any) -> RouteDoc:
     return _doc(summary, **{"body": Object, "body_required": False, "errors": (404, 409), **more})
 
 
-_POP: dict[str, Any] = {"query": QueenPopQuery, "answers": {200: PoppedMessages, 204: None}, "errors": (404, 409)}
+_POP: dict[str, Any] = {
+    "query": QueenPopQuery,
+    "answers": {200: delivery.PoppedMessages, 204: None},
+    "errors": (404, 409),
+}
 _V1, _GROUPS, _SYSTEM = "/api/v1", "/api/v1/consumer-groups", "/api/v1/system"
 _ANALYTICS = "GET /api/v1/analytics"
 DOCS = {
-    f"POST {_V1}/push": _doc("Push messages", body=push._Body, answers={201: list[push.PushResult]}, errors=(404, 409)),
+    f"POST {_V1}/push": _doc("Push messages", body=push._Body, answers={201: delivery.Pushed}, errors=(404, 409)),
     f"GET {_V1}/pop": _doc("Pop messages by namespace or task", **_POP),
     f"GET {_V1}/pop/queue/{{queue}}": _doc("Pop messages of a queue", **_POP),
     f"GET {_V1}/pop/queue/{{queue}}/partition/{{partition}}": _doc("Pop messages of a partition", **_POP),
@@ -202,70 +197,126 @@ DOCS = {
         "Acknowledge a message",
         body=ack.Ack,
         query=ShapeQuery,
-        answers={200: (Object, list[Object])},
+        answers={200: delivery.Acked},
         errors=(404, 409),
     ),
     f"POST {_V1}/ack/batch": _doc(
         "Acknowledge messages",
         body=ack._Batch,
-        query=ShapeQuery,
-        answers={200: (Object, list[Object])},
+        answers={200: delivery.AckedBatch},
         errors=(404, 409),
     ),
     f"POST {_V1}/lease/{{lease}}/extend": _doc(
-        "Extend a lease", body=lease._Body, body_required=False, answers={200: Object}, errors=(404, 409)
+        "Extend a lease",
+        body=lease._Body,
+        body_required=False,
+        answers={200: delivery.LeaseExtension},
+        errors=(404, 409),
     ),
     f"POST {_V1}/transaction": _doc(
-        "Acknowledge and push, all or nothing", body=transaction._Body, answers={200: Object}, errors=(404, 409)
+        "Acknowledge and push, all or nothing",
+        body=transaction._Body,
+        answers={200: delivery.QueenTransaction},
+        errors=(404, 409),
     ),
     f"POST {_V1}/configure": _doc(
-        "Create or change a queue", body=Object, answers={200: Object, 201: Object}, errors=(404, 409)
+        "Create or change a queue", body=Object, answers={200: catalogue.ConfiguredQueue}, errors=(404, 409)
     ),
-    f"GET {_V1}/resources/queues": _doc("List queues with their counts", query=ResourceQuery),
-    f"GET {_V1}/resources/queues/{{queue}}": _doc("Show a queue", errors=(404,)),
-    f"DELETE {_V1}/resources/queues/{{queue}}": _doc("Delete a queue"),
+    f"GET {_V1}/resources/queues": _doc(
+        "List queues with their counts", query=ResourceQuery, answers={200: catalogue.QueenQueues}
+    ),
+    f"GET {_V1}/resources/queues/{{queue}}": _doc(
+        "Show a queue", errors=(404,), answers={200: catalogue.QueenQueueDetail}
+    ),
+    f"DELETE {_V1}/resources/queues/{{queue}}": _doc("Delete a queue", answers={200: catalogue.DeletedQueue}),
     f"GET {_V1}/resources/queues/{{queue}}/depth": _doc(
-        "Unfinished messages of a group", query=DepthQuery, errors=(404,)
+        "Unfinished messages of a group", query=DepthQuery, errors=(404,), answers={200: catalogue.QueueDepth}
     ),
-    f"GET {_V1}/resources/partitions": _doc("List partitions with their counts", query=ResourceQuery, errors=(404,)),
-    f"GET {_V1}/resources/namespaces": _doc("List namespaces", query=TagQuery),
-    f"GET {_V1}/resources/tasks": _doc("List tasks", query=TagQuery),
-    f"GET {_V1}/resources/overview": _doc("Totals of the server", query=TagQuery),
-    f"POST {_V1}/stats/refresh": _change("Counts are always current: does nothing"),
-    f"GET {_V1}/dlq": _doc("List dead letters", query=DeadLetterQuery),
-    f"DELETE {_V1}/dlq": _doc("Remove the dead letters of a queue or group", query=PurgeQuery, errors=(404,)),
-    f"DELETE {_V1}/dlq/{{id}}": _doc("Remove a dead letter", errors=(404,)),
-    f"POST {_V1}/dlq/{{id}}/replay": _change("Push a copy of a dead letter"),
+    f"GET {_V1}/resources/partitions": _doc(
+        "List partitions with their counts",
+        query=ResourceQuery,
+        errors=(404,),
+        answers={200: catalogue.QueenPartitions},
+    ),
+    f"GET {_V1}/resources/namespaces": _doc("List namespaces", query=TagQuery, answers={200: catalogue.Namespaces}),
+    f"GET {_V1}/resources/tasks": _doc("List tasks", query=TagQuery, answers={200: catalogue.Tasks}),
+    f"GET {_V1}/resources/overview": _doc("Totals of the server", query=TagQuery, answers={200: catalogue.Overview}),
+    f"POST {_V1}/stats/refresh": _change(
+        "Counts are always current: does nothing", answers={200: catalogue.RefreshedOverview}
+    ),
+    f"GET {_V1}/dlq": _doc("List dead letters", query=DeadLetterQuery, answers={200: messages.QueenLetters}),
+    f"DELETE {_V1}/dlq": _doc(
+        "Remove the dead letters of a queue or group",
+        query=PurgeQuery,
+        errors=(404,),
+        answers={200: messages.PurgedQueenLetters},
+    ),
+    f"DELETE {_V1}/dlq/{{id}}": _doc("Remove a dead letter", errors=(404,), answers={200: messages.PurgedQueenLetter}),
+    f"POST {_V1}/dlq/{{id}}/replay": _change("Push a copy of a dead letter", answers={200: messages.ReplayedLetter}),
     f"POST {_V1}/messages/{{partitionId}}/{{transactionId}}/retry": _change(
-        "Push a copy of a message's dead letter", query=GroupQuery
+        "Push a copy of a message's dead letter", query=GroupQuery, answers={200: messages.ReplayedLetter}
     ),
-    f"GET {_V1}/messages/{{partitionId}}/{{transactionId}}": _doc("Show a message", query=GroupQuery, errors=(404,)),
-    f"GET {_GROUPS}": _doc("List consumer groups", query=ShapeQuery, answers={200: (Object, list[Object])}),
-    f"GET {_GROUPS}/lagging": _doc("List lagging partitions", query=LaggingQuery, answers={200: list[Object]}),
-    f"GET {_GROUPS}/{{group}}": _doc("Show a consumer group by queue and partition", errors=(404,)),
-    f"DELETE {_GROUPS}/{{group}}": _doc("Delete a consumer group", query=GroupDeleteQuery, errors=(404,)),
+    f"GET {_V1}/messages/{{partitionId}}/{{transactionId}}": _doc(
+        "Show a message", query=GroupQuery, errors=(404,), answers={200: messages.ShownMessage}
+    ),
+    f"GET {_GROUPS}": _doc(
+        "List consumer groups", query=ShapeQuery, answers={200: (groups.QueenGroups, list[groups.QueenGroup])}
+    ),
+    f"GET {_GROUPS}/lagging": _doc(
+        "List lagging partitions", query=LaggingQuery, answers={200: list[groups.LaggingPartition]}
+    ),
+    f"GET {_GROUPS}/{{group}}": _doc(
+        "Show a consumer group by queue and partition", errors=(404,), answers={200: dict[str, groups.GroupPlaces]}
+    ),
+    f"DELETE {_GROUPS}/{{group}}": _doc(
+        "Delete a consumer group", query=GroupDeleteQuery, errors=(404,), answers={200: groups.DeletedGroup}
+    ),
     f"DELETE {_GROUPS}/{{group}}/queues/{{queue}}": _doc(
-        "Delete a consumer group of a queue", query=GroupDeleteQuery, errors=(404,)
+        "Delete a consumer group of a queue", query=GroupDeleteQuery, errors=(404,), answers={200: groups.DeletedGroup}
     ),
-    f"POST {_GROUPS}/{{group}}/subscription": _change("Set where a subscription begins"),
-    f"POST {_GROUPS}/{{group}}/queues/{{queue}}/seek": _change("Move a group in a queue"),
-    f"POST {_GROUPS}/{{group}}/queues/{{queue}}/partitions/{{partition}}/seek": _change("Move a group in a partition"),
-    f"GET {_V1}/messages": _doc("List messages, newest first", query=MessageQuery),
+    f"POST {_GROUPS}/{{group}}/subscription": _change(
+        "Set where a subscription begins", answers={200: groups.MovedSubscription}
+    ),
+    f"POST {_GROUPS}/{{group}}/queues/{{queue}}/seek": _change(
+        "Move a group in a queue", answers={200: groups.SoughtGroup}
+    ),
+    f"POST {_GROUPS}/{{group}}/queues/{{queue}}/partitions/{{partition}}/seek": _change(
+        "Move a group in a partition", answers={200: groups.SoughtPartition}
+    ),
+    f"GET {_V1}/messages": _doc(
+        "List messages, newest first", query=MessageQuery, answers={200: messages.ListedMessages}
+    ),
     f"DELETE {_V1}/messages/{{partitionId}}/{{transactionId}}": _doc(
-        "Delete the dead letters of a message", errors=(404,)
+        "Delete the dead letters of a message", errors=(404,), answers={200: messages.DeletedMessage}
     ),
     f"GET {_V1}/status/queues/{{queue}}/messages": _doc(
-        "List messages of a queue without payloads, newest first", query=PageQuery, answers={200: list[Object]}
+        "List messages of a queue without payloads, newest first",
+        query=PageQuery,
+        answers={200: list[messages.ShortMessage]},
     ),
-    f"POST {_V1}/traces": _doc("Add a trace to a message", body=NewTrace, answers={201: Object}, errors=(404,)),
-    f"GET {_V1}/traces/names": _doc("List names of traces", query=PageQuery),
-    f"GET {_V1}/traces/by-name/{{name}}": _doc("List traces with a name, newest first", query=PageQuery),
-    f"GET {_V1}/traces/{{partitionId}}/{{transactionId}}": _doc("List traces of a message, oldest first"),
-    "GET /status": _doc("Whether the process answers"),
-    f"GET {_V1}/status": _doc("Throughput and totals of the server", query=SeriesQuery),
-    f"GET {_V1}/status/queues": _doc("List queues with their message counts", query=QueuePageQuery),
-    f"GET {_V1}/status/queues/{{queue}}": _doc("Show a queue with its partitions", errors=(404,)),
-    f"GET {_V1}/status/analytics": _doc("Pushed messages per minute, hour or day", query=IntervalQuery),
+    f"POST {_V1}/traces": _doc(
+        "Add a trace to a message", body=NewTrace, errors=(404,), answers={201: messages.AddedTrace}
+    ),
+    f"GET {_V1}/traces/names": _doc("List names of traces", query=PageQuery, answers={200: messages.TraceNames}),
+    f"GET {_V1}/traces/by-name/{{name}}": _doc(
+        "List traces with a name, newest first", query=PageQuery, answers={200: messages.NamedTraces}
+    ),
+    f"GET {_V1}/traces/{{partitionId}}/{{transactionId}}": _doc(
+        "List traces of a message, oldest first", answers={200: messages.QueenTraces}
+    ),
+    "GET /status": _doc("Whether the process answers", answers={200: status.Alive}),
+    f"GET {_V1}/status": _doc(
+        "Throughput and totals of the server", query=SeriesQuery, answers={200: status.QueenStatus}
+    ),
+    f"GET {_V1}/status/queues": _doc(
+        "List queues with their message counts", query=QueuePageQuery, answers={200: status.StatusQueues}
+    ),
+    f"GET {_V1}/status/queues/{{queue}}": _doc(
+        "Show a queue with its partitions", errors=(404,), answers={200: status.StatusQueueDetail}
+    ),
+    f"GET {_V1}/status/analytics": _doc(
+        "Pushed messages per minute, hour or day", query=IntervalQuery, answers={200: status.PushedSeries}
+    ),
     f"{_ANALYTICS}/queue-lag": _doc(
         "Always an empty list: the server does not measure lag", query=RangeQuery, answers={200: list[Object]}
     ),
@@ -282,10 +333,18 @@ DOCS = {
     f"{_ANALYTICS}/workload": _doc("Counts by namespace, task or queue", query=WorkloadQuery),
     f"{_ANALYTICS}/dlq-signatures": _doc("Dead letters of a queue by error text", query=SignatureQuery),
     f"{_ANALYTICS}/partition-liveness": _doc("How many partitions of each queue are in use", query=LivenessQuery),
-    f"GET {_SYSTEM}/maintenance": _doc("Show push and pop maintenance"),
-    f"POST {_SYSTEM}/maintenance": _doc("Switch push maintenance on or off", body=MaintenanceSwitch),
-    f"GET {_SYSTEM}/maintenance/pop": _doc("Show pop maintenance"),
-    f"POST {_SYSTEM}/maintenance/pop": _doc("Switch pop maintenance on or off", body=MaintenanceSwitch),
-    f"GET {_SYSTEM}/shared-state": _doc("Show the maintenance state that servers share"),
-    f"GET {_V1}/status/buffers": _doc("Count the pushed messages that wait for the end of maintenance"),
+    f"GET {_SYSTEM}/maintenance": _doc("Show push and pop maintenance", answers={200: status.PushMaintenance}),
+    f"POST {_SYSTEM}/maintenance": _doc(
+        "Switch push maintenance on or off", body=MaintenanceSwitch, answers={200: status.PushMaintenance}
+    ),
+    f"GET {_SYSTEM}/maintenance/pop": _doc("Show pop maintenance", answers={200: status.PopMaintenance}),
+    f"POST {_SYSTEM}/maintenance/pop": _doc(
+        "Switch pop maintenance on or off", body=MaintenanceSwitch, answers={200: status.PopMaintenance}
+    ),
+    f"GET {_SYSTEM}/shared-state": _doc(
+        "Show the maintenance state that servers share", answers={200: status.SharedState}
+    ),
+    f"GET {_V1}/status/buffers": _doc(
+        "Count the pushed messages that wait for the end of maintenance", answers={200: status.Buffers}
+    ),
 }

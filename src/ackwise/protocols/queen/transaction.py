@@ -18,6 +18,7 @@ from ackwise.protocols.http_response import Answer, Route, answer
 from ackwise.protocols.queen.ack import NO_PARTITION, NO_TRANSACTION, Ack, check, read, settlement_of, was_dropped
 from ackwise.protocols.queen.push import PushItem, pushes_of
 from ackwise.protocols.queen.vocabulary import QueenContext
+from ackwise.protocols.trace_headers import has_trace, traced
 
 
 class _Body(msgspec.Struct):
@@ -97,6 +98,8 @@ def routes(broker: AsyncBroker, context: QueenContext) -> list[Route]:
             raise InMaintenance
         transaction_id = body.transactionId or uuid_text(uuid7(broker.wall() // 1000, secrets.randbits(73)))
         pushes, owners = pushes_of(plan.items, context.push_policy)
+        if has_trace(call):
+            pushes = traced(pushes, call)
         call.messages = len(plan.acks) + len(plan.items)
         if not plan.acks and len({push.queue for push in pushes}) == 1:
             call.queue = pushes[0].queue

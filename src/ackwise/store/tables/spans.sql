@@ -83,12 +83,8 @@ SELECT min(lo) FROM span WHERE lane = :lane;
 -- name: span_lowest_read: the lowest seq of a lane that a group holds, without bypassed messages
 SELECT min(lo) FROM span WHERE lane = :lane AND (lease IS NOT NULL OR due_at > 0);
 
--- name: span_look: the span that ends after a seq, with its deadline
-SELECT s.lo, s.fails, s.delivs, l.deadline, s.history FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
-WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :seq ORDER BY s.hi LIMIT 1;
-
--- name: span_holder: the span that ends after a seq, with its history and its lease
-SELECT s.lo, s.due_at, s.history, l.no, l.tag, l.owner, l.made_at, l.deadline
+-- name: span_look: the span that ends after a seq, with its deadline and its holder
+SELECT s.lo, s.fails, s.delivs, l.deadline, s.history, l.no, l.tag, l.owner, s.due_at, l.made_at
 FROM span AS s LEFT JOIN lease AS l ON l.no = s.lease
 WHERE s.lane = :lane AND s.grp = :grp AND s.hi > :seq ORDER BY s.hi LIMIT 1;
 

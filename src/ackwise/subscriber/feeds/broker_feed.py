@@ -23,6 +23,7 @@ from ackwise.core.lane_selection import EmptyReason
 from ackwise.core.messages import DEFAULT_PARTITION, QUEUE_MODE
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS, Seconds, lease_micros
+from ackwise.observability.debug_log import debug_records
 from ackwise.subscriber.dead_letter_hooks import DeadLetterHook, OnDead
 from ackwise.subscriber.feeds.broker_delivery import BrokerDelivery, is_done, log_next_attempt, settlement_of
 from ackwise.subscriber.feeds.held_deliveries import HeldDeliveries
@@ -171,6 +172,8 @@ class BrokerFeed:
                 log.warning("%s of %s was settled too late (%s)", delivery.id, delivery.queue, answer.verdict)
             elif entry.outcome in _FAILURES:
                 log_next_attempt(delivery, answer)
+        if done:
+            debug_records.write(log, "settled", queue=self._subscription.queue, messages=len(done))
         return self._deliveries(handed)
 
     def _claim_for(self, room: int) -> tuple[Claim, int]:
@@ -192,6 +195,8 @@ class BrokerFeed:
         # The batches are built without the key, so that `close` releases their messages.
         batches = [self.connection.batch(claimed, self._claim) for claimed in handed]
         deliveries = [BrokerDelivery(client_delivery, self) for batch in batches for client_delivery in batch]
+        if deliveries:
+            debug_records.write(log, "claimed", queue=self._subscription.queue, messages=len(deliveries))
         for delivery in deliveries:
             if delivery.settleable:
                 self.held.hold(delivery, delivery.client_delivery.lease)
