@@ -134,7 +134,7 @@ def test_hidden_page_has_no_connection(view: View, server: Running, queue: ackwi
     queue.push("orders", 2)
     page.evaluate(hide + " document.dispatchEvent(new Event('visibilitychange')) }", False)
     expect(page.locator("#numbers .tile").nth(5)).to_contain_text("2")
-    assert live.count == 1
+    assert server.server.runtime.dashboard.live.count == 1
 
 
 def test_keys_open_help_and_refresh(view: View, queue: ackwise.Connection) -> None:

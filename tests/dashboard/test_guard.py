@@ -59,14 +59,14 @@ def test_token_of_another_browser_is_refused(site: Site, server: Running, queue:
 )
 def test_form_of_a_foreign_page_is_refused(site: Site, queue: ackwise.Connection, headers: dict[str, str]) -> None:
     queue.create_queue("orders")
-    assert site.post("/queues/orders/pause", **headers).status == 403
+    assert site.post("/queues/orders/pause", {}, **headers).status == 403
     assert not paused(queue)
 
 
 def test_form_of_the_own_origin_is_accepted(site: Site, server: Running, queue: ackwise.Connection) -> None:
     queue.create_queue("orders")
     headers = {"origin": server.url, "sec-fetch-site": "same-origin"}
-    assert site.post("/queues/orders/pause", **headers).status == 200
+    assert site.post("/queues/orders/pause", {}, **headers).status == 200
     assert paused(queue)
 
 
@@ -77,7 +77,7 @@ def test_foreign_link_opens_pages_and_nothing_else(site: Site, queue: ackwise.Co
         assert site.get(path, **link).status == 200, path
     for path in ("/live?topics=queues", "/static/dashboard.js", "/nowhere"):
         assert site.get(path, **link).status == 403, path
-    assert site.post("/queues/orders/pause", **link).status == 403
+    assert site.post("/queues/orders/pause", {}, **link).status == 403
     frame = {**link, "sec-fetch-dest": "iframe"}
     assert site.get("/queues", **frame).status == 403
 

@@ -239,7 +239,7 @@ def test_stream_of_the_server_ends_with_the_drain(store_url: str) -> None:
     stopping.join(PATIENCE)
     assert not stopping.is_alive()
     server.check()
-    assert took < server.server.config.timeout_graceful_shutdown
+    assert took < (server.server.config.timeout_graceful_shutdown or 0)
 
 
 def test_client_that_vanishes_is_forgotten(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_many_open_pages_cost_one_read_per_interval(site: Site, server: Running,
         return plain(query)
 
     dashboard.snapshots._now = lambda: 1000.0  # one interval, however slow the machine is
-    store.ask = counted  # type: ignore[method-assign]
+    store.ask = counted  # type: ignore[assignment,method-assign]
     try:
         for _ in range(30):
             assert site.get("/queues/orders", **{"hx-request": "true"}).status == 200

@@ -184,7 +184,7 @@ def test_lifespan_opens_and_closes_the_store(store_url: str) -> None:
             sent.append(message["type"])  # type: ignore[index]
             steps.put_nowait({"type": "lifespan.shutdown"})
 
-        await dashboard({"type": "lifespan"}, steps.get, send)  # type: ignore[arg-type]
+        await dashboard({"type": "lifespan"}, steps.get, send)
         assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
     asyncio.run(inner())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 import ackwise
 from ackwise.dashboard.pages import queues
 from ackwise.dashboard.pages.queues import before_prefix
@@ -92,7 +94,8 @@ def test_form_creates_a_queue_with_its_policy(site: Site, queue: ackwise.Connect
         1 << 20,
         None,
     )
-    assert policy["backoff"].items() >= {"kind": "exponential", "seconds": 1.0, "cap": 300.0, "jitter": 0.5}.items()
+    backoff = msgspec.convert(policy["backoff"], ackwise.Backoff)
+    assert backoff == ackwise.Backoff(kind="exponential", seconds=1.0, cap=300.0, jitter=0.5)
     assert "Created the queue" not in site.get("/queues/orders").text
 
 

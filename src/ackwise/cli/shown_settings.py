@@ -21,7 +21,7 @@ def shown_settings(context: typer.Context, **effective: object) -> list[ShownSet
     values = {**context.params, **effective}
     shown = []
     for option in context.command.params:
-        if option.name is None or option.name not in values or option.name == "help":
+        if option.name not in values:
             continue
         source = context.get_parameter_source(option.name)
         origin = _ORIGINS.get(getattr(source, "name", ""), "default")
