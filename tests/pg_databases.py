@@ -64,13 +64,20 @@ class Database:
                 connection.execute(sql.SQL("TRUNCATE {}").format(names))
             for name in changed:
                 for row in self._rows[name]:
-                    values = sql.SQL(", ").join(map(sql.Literal, row))
-                    insert = sql.SQL("INSERT INTO {} OVERRIDING SYSTEM VALUE VALUES ({})")
-                    connection.execute(insert.format(sql.Identifier("ackwise", name), values))
+                    _insert(connection, name, row)
             if _sequences(connection) != self._sequences:
-                for name, start, last in self._sequences:
-                    value = start if last is None else last
-                    connection.execute("SELECT setval(%s, %s, %s)", (f"ackwise.{name}", value, last is not None))
+                self._restore_sequences(connection)
+
+    def _restore_sequences(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        for name, start, last in self._sequences:
+            value = start if last is None else last
+            connection.execute("SELECT setval(%s, %s, %s)", (f"ackwise.{name}", value, last is not None))
+
+
+def _insert(connection: psycopg.Connection[tuple[Any, ...]], table: str, row: tuple[Any, ...]) -> None:
+    values = sql.SQL(", ").join(map(sql.Literal, row))
+    insert = sql.SQL("INSERT INTO {} OVERRIDING SYSTEM VALUE VALUES ({})")
+    connection.execute(insert.format(sql.Identifier("ackwise", table), values))
 
 
 def _structure(connection: psycopg.Connection[tuple[Any, ...]]) -> str | None:

@@ -165,16 +165,19 @@ class BrokerFeed:
         if count:
             self._unanswered = None
         for delivery, entry, answer in zip(done, entries, answers, strict=True):
-            delivery.client_delivery.note(answer)
-            self.settled(delivery)
-            attempted = delivery.attempted | {entry.outcome} if transport.repeats > repeats else delivery.attempted
-            if not is_done(answer, entry.outcome, attempted):
-                log.warning("%s of %s was settled too late (%s)", delivery.id, delivery.queue, answer.verdict)
-            elif entry.outcome in _FAILURES:
-                log_next_attempt(delivery, answer)
+            self._note_answer(delivery, entry, answer, repeated=transport.repeats > repeats)
         if done:
             debug_records.write(log, "settled", queue=self._subscription.queue, messages=len(done))
         return self._deliveries(handed)
+
+    def _note_answer(self, delivery: BrokerDelivery, entry: Settlement, answer: Settled, *, repeated: bool) -> None:
+        delivery.client_delivery.note(answer)
+        self.settled(delivery)
+        attempted = delivery.attempted | {entry.outcome} if repeated else delivery.attempted
+        if not is_done(answer, entry.outcome, attempted):
+            log.warning("%s of %s was settled too late (%s)", delivery.id, delivery.queue, answer.verdict)
+        elif entry.outcome in _FAILURES:
+            log_next_attempt(delivery, answer)
 
     def _claim_for(self, room: int) -> tuple[Claim, int]:
         """The claim for `room` messages, and its count: one batch, or that many leases of one message."""
