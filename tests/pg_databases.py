@@ -55,9 +55,8 @@ class Database:
             sql.SQL("SELECT {}, EXISTS (SELECT FROM {})").format(sql.Literal(name), sql.Identifier("ackwise", name))
             for name in self._rows
         )
-        filled = [name for name, has_rows in connection.execute(counts).fetchall() if has_rows]
-        changed = [name for name in filled if not self._rows[name] or _rows(connection, name) != self._rows[name]]
-        changed += [name for name, rows in self._rows.items() if rows and name not in filled]
+        filled = {name for name, has_rows in connection.execute(counts).fetchall() if has_rows}
+        changed = [name for name in self._rows if self._is_changed(connection, name, filled=name in filled)]
         with connection.transaction():
             if changed:
                 names = sql.SQL(", ").join(sql.Identifier("ackwise", name) for name in changed)
@@ -67,6 +66,10 @@ class Database:
                     _insert(connection, name, row)
             if _sequences(connection) != self._sequences:
                 self._restore_sequences(connection)
+
+    def _is_changed(self, connection: psycopg.Connection[tuple[Any, ...]], table: str, *, filled: bool) -> bool:
+        rows = self._rows[table]
+        return filled != bool(rows) or (filled and _rows(connection, table) != rows)
 
     def _restore_sequences(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
         for name, start, last in self._sequences:

@@ -16,7 +16,7 @@ from ackwise.client import AsyncConnection
 from ackwise.client.aio.lease import AsyncLease
 from ackwise.client.aio.lease_keeper import AsyncLeaseKeeper, extend_all
 from ackwise.client.options import claim_command
-from ackwise.core.answers import Handed
+from ackwise.core.answers import Handed, Settled
 from ackwise.core.commands import ByKey, Claim, Settle, Settlement, copies_of
 from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, UnknownQueue
 from ackwise.core.lane_selection import EmptyReason
