@@ -112,9 +112,9 @@ def test_group_that_is_missing_is_said_before_the_question(anywhere: Ackwise, an
     for words in (("show",), ("seek", "--to", "end"), ("delete",)):
         said = anywhere("group", words[0], "orders", "nobody", *words[1:])
         assert (said.code, "no group 'nobody'" in said.err) == (1, True)
-    said = anywhere("group", "seek", "orders", "billing", "--to", "end", "--dry-run").out
-    assert said.startswith("would move group billing of orders to end\n")
-    assert [line.split()[-1] for line in said.splitlines()[1:]] == ["0", "2", "1", "0"]
+    dry_run = anywhere("group", "seek", "orders", "billing", "--to", "end", "--dry-run").out
+    assert dry_run.startswith("would move group billing of orders to end\n")
+    assert [line.split()[-1] for line in dry_run.splitlines()[1:]] == ["0", "2", "1", "0"]
     assert anywhere("group", "show", "orders", "billing", "--json").json["places"][0]["lag"] == 2
 
 

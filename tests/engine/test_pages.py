@@ -118,7 +118,7 @@ def test_list_followed_page_by_page_is_the_whole_list(harness: StoreHarness) -> 
     for queue in ("q0000", "q0002", "q0004"):
         harness.claim(1, queue=queue, group="g")
         harness.reject(*harness.claim(1, queue=queue, group="g").deliveries)
-    report = PipelineReport(state="running", started_at=1)
+    report = PipelineReport()
     harness.together(*(c.ReportPipeline(id=name, queue="q0000", group="g", report=report) for name in "bacedf"))
     for name, query in LISTS.items():
         check_pages(harness.store, name, query)

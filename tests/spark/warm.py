@@ -22,7 +22,7 @@ def warm() -> None:
     os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
     for name in NEEDED:
         importlib.import_module(name)
-    importlib.import_module("ackwise.client.sync.http_repeats").FIRST_PATIENCE = HELLO
+    vars(importlib.import_module("ackwise.client.sync.http_repeats"))["FIRST_PATIENCE"] = HELLO
     if len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError("a library has started a thread, which a fork would leave behind")
     # A worker looks for garbage after each task; none of this is any.

@@ -60,7 +60,10 @@ def forget(turn: Turn, limit: int) -> int:
 def list_pipelines(snapshot: Snapshot, query: q.ListPipelines) -> Page[PipelineRow]:
     where = {"queue": query.queue, "grp": query.group, "after": query.after, "limit": query.limit}
     rows = snapshot.session.rows("pipelines_page", where)
-    page = Page(PipelineRow(*row[:5], _report(row[5])) for row in rows)
+    page = Page(
+        PipelineRow(id=row[0], queue=row[1], group=row[2], started_at=row[3], seen_at=row[4], report=_report(row[5]))
+        for row in rows
+    )
     if len(page) >= query.limit > 0:
         page.next = page[-1].id
     return page

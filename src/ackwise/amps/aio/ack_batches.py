@@ -122,11 +122,10 @@ class AsyncAckVerbs(AckSettings):
         self.ack_frames += len(flat)
         with self.spans.settle(bookmark for _, items in batches for bookmark in items):
             answers = iter(await connection.commands(flat, self._timeout, on_success=self._acked))
-        outcomes: list[Sequence[int] | AckwiseError] = []
-        for batch_headers, (_, items) in zip(headers, batches, strict=True):
-            problems = [answer for _ in batch_headers if isinstance(answer := next(answers), AckwiseError)]
-            outcomes.append(problems[0] if problems else [1] * len(items))
-        return outcomes
+        return [
+            _outcome([next(answers) for _ in batch_headers], len(items))
+            for batch_headers, (_, items) in zip(headers, batches, strict=True)
+        ]
 
     def _acked(self, header: Header) -> None:
         self._acks.arrived(len(header.bookmarks))
@@ -164,6 +163,11 @@ class AsyncAckVerbs(AckSettings):
             await call(callback, *arguments)
         except Exception:
             log.exception("a callback failed")
+
+
+def _outcome(answers: Sequence[object], count: int) -> Sequence[int] | AckwiseError:
+    """The first error of a batch's answers, or a success for each of its acks."""
+    return next((answer for answer in answers if isinstance(answer, AckwiseError)), [1] * count)
 
 
 def _ack(topic: str, bookmarks: str, sub_id: str | None, option: str | None) -> Header:

@@ -102,7 +102,7 @@ class PartitionDepth(msgspec.Struct):
     pending: int
 
 
-class QueueDepth(msgspec.Struct):
+class GroupDepth(msgspec.Struct):
     """Messages that a group has not finished. `partitions` lists those with such messages."""
 
     queue: str
@@ -141,11 +141,11 @@ class TaskCounts(_TagCounts):
     task: str
 
 
-class Namespaces(msgspec.Struct):
+class NamespaceList(msgspec.Struct):
     namespaces: list[NamespaceCounts]
 
 
-class Tasks(msgspec.Struct):
+class TaskList(msgspec.Struct):
     tasks: list[TaskCounts]
 
 

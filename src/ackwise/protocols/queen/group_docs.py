@@ -104,7 +104,7 @@ class MovedSubscription(msgspec.Struct):
     rowsUpdated: int
 
 
-class SoughtGroup(msgspec.Struct):
+class MovedGroup(msgspec.Struct):
     success: bool
     consumerGroup: str
     queueName: str
@@ -113,7 +113,7 @@ class SoughtGroup(msgspec.Struct):
     partitionsUpdated: int
 
 
-class SoughtPartition(msgspec.Struct):
+class MovedPartition(msgspec.Struct):
     success: bool
     consumerGroup: str
     queueName: str

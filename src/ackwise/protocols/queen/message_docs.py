@@ -167,7 +167,7 @@ class MessageQueueConfig(msgspec.Struct):
     priority: float
 
 
-class ShownMessage(_MessageFields):
+class QueenMessageDetail(_MessageFields):
     """A stored message with its state for each group."""
 
     messageId: str
@@ -226,14 +226,14 @@ class NamedTraces(msgspec.Struct):
     pagination: Pagination
 
 
-class TraceName(msgspec.Struct):
+class TraceNameCount(msgspec.Struct):
     trace_name: str
     trace_count: int
     message_count: int
     last_seen: str
 
 
-class TraceNames(msgspec.Struct):
-    trace_names: list[TraceName]
+class TraceNameList(msgspec.Struct):
+    trace_names: list[TraceNameCount]
     total: int
     pagination: Pagination

@@ -230,7 +230,7 @@ DOCS = {
     ),
     f"DELETE {_V1}/resources/queues/{{queue}}": _doc("Delete a queue", answers={200: catalogue.DeletedQueue}),
     f"GET {_V1}/resources/queues/{{queue}}/depth": _doc(
-        "Unfinished messages of a group", query=DepthQuery, errors=(404,), answers={200: catalogue.QueueDepth}
+        "Unfinished messages of a group", query=DepthQuery, errors=(404,), answers={200: catalogue.GroupDepth}
     ),
     f"GET {_V1}/resources/partitions": _doc(
         "List partitions with their counts",
@@ -238,8 +238,8 @@ DOCS = {
         errors=(404,),
         answers={200: catalogue.QueenPartitions},
     ),
-    f"GET {_V1}/resources/namespaces": _doc("List namespaces", query=TagQuery, answers={200: catalogue.Namespaces}),
-    f"GET {_V1}/resources/tasks": _doc("List tasks", query=TagQuery, answers={200: catalogue.Tasks}),
+    f"GET {_V1}/resources/namespaces": _doc("List namespaces", query=TagQuery, answers={200: catalogue.NamespaceList}),
+    f"GET {_V1}/resources/tasks": _doc("List tasks", query=TagQuery, answers={200: catalogue.TaskList}),
     f"GET {_V1}/resources/overview": _doc("Totals of the server", query=TagQuery, answers={200: catalogue.Overview}),
     f"POST {_V1}/stats/refresh": _change(
         "Counts are always current: does nothing", answers={200: catalogue.RefreshedOverview}
@@ -257,7 +257,7 @@ DOCS = {
         "Push a copy of a message's dead letter", query=GroupQuery, answers={200: messages.ReplayedLetter}
     ),
     f"GET {_V1}/messages/{{partitionId}}/{{transactionId}}": _doc(
-        "Show a message", query=GroupQuery, errors=(404,), answers={200: messages.ShownMessage}
+        "Show a message", query=GroupQuery, errors=(404,), answers={200: messages.QueenMessageDetail}
     ),
     f"GET {_GROUPS}": _doc(
         "List consumer groups", query=ShapeQuery, answers={200: (groups.QueenGroups, list[groups.QueenGroup])}
@@ -278,10 +278,10 @@ DOCS = {
         "Set where a subscription begins", answers={200: groups.MovedSubscription}
     ),
     f"POST {_GROUPS}/{{group}}/queues/{{queue}}/seek": _change(
-        "Move a group in a queue", answers={200: groups.SoughtGroup}
+        "Move a group in a queue", answers={200: groups.MovedGroup}
     ),
     f"POST {_GROUPS}/{{group}}/queues/{{queue}}/partitions/{{partition}}/seek": _change(
-        "Move a group in a partition", answers={200: groups.SoughtPartition}
+        "Move a group in a partition", answers={200: groups.MovedPartition}
     ),
     f"GET {_V1}/messages": _doc(
         "List messages, newest first", query=MessageQuery, answers={200: messages.ListedMessages}
@@ -297,7 +297,7 @@ DOCS = {
     f"POST {_V1}/traces": _doc(
         "Add a trace to a message", body=NewTrace, errors=(404,), answers={201: messages.AddedTrace}
     ),
-    f"GET {_V1}/traces/names": _doc("List names of traces", query=PageQuery, answers={200: messages.TraceNames}),
+    f"GET {_V1}/traces/names": _doc("List names of traces", query=PageQuery, answers={200: messages.TraceNameList}),
     f"GET {_V1}/traces/by-name/{{name}}": _doc(
         "List traces with a name, newest first", query=PageQuery, answers={200: messages.NamedTraces}
     ),
