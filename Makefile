@@ -5,7 +5,7 @@ ARGS ?=
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help _python venv product clients browser promtool demo test test-busy test-pythons lint docs docs-serve bench faults mutants serve
+.PHONY: help _python venv product clients browser promtool demo test test-busy test-pythons lint docs docs-serve bench faults mutants screenshots serve
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,9 @@ faults: venv ## kill brokers and pipelines at work (SEED=1 KILLS=250), into buil
 
 mutants: venv ## break the code on purpose and see the tests notice
 	$(BIN)/python tools/mutants.py
+
+screenshots: venv browser ## the pictures of README and guide, from the demo, into docs/images
+	$(BIN)/python -m tools.screenshots $(ARGS)
 
 serve: product ## run the server; ARGS="--port 0" goes to it
 	$(BIN)/ackwise serve $(ARGS)

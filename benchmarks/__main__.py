@@ -13,6 +13,7 @@ from rich.console import Console
 from benchmarks import (
     amps,
     catalogue,
+    dashboard,
     embedded,
     events,
     growth,
@@ -43,6 +44,7 @@ TABLES = (
     "spark",
     "growth",
     "catalogue",
+    "dashboard",
     "install",
     "start",
 )
@@ -98,6 +100,7 @@ def main() -> None:
             "catalogue": lambda: catalogue.everything(
                 report, folder, 5_000 if options.quick else 50_000, 100_000 if options.quick else 1_000_000
             ),
+            "dashboard": lambda: dashboard.everything(report, folder, 100_000 if options.quick else 1_000_000),
             "install": lambda: install.everything(report, folder),
             "start": lambda: start.everything(report, folder),
         }

@@ -57,8 +57,9 @@ HOT: dict[str, dict[str, object]] = {
     "part_by_uuid": {"uuid": "x"},
     "dead_by_uuid": {"uuid": "x"},
     # pipelines
-    "pipelines_page": {"queue": None, "seen_at": 10**15, "id": "p", "limit": 100},
-    "pipelines_old": {"before": 9, "limit": 50},
+    "pipeline_get": {"id": "p7"},
+    "pipelines_page": {"queue": None, "grp": None, "after": "p7", "limit": 100},
+    "pipelines_forget": {"before": 7, "limit": 100},
     # hooks
     "hook_get": {"queue": 1, "name": "webhook"},
     "hook_letters": {"queue": 1, "name": "webhook", "mark": 7, "letter": 7, "horizon": 10**15, "limit": 16},

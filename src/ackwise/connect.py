@@ -21,7 +21,7 @@ from ackwise.client.transport import AsyncTransport, Transport
 from ackwise.clock import Clock
 from ackwise.core.errors import BadStoreURL, StoreUnavailable
 from ackwise.core.events import EventStream
-from ackwise.core.extras import is_installed, missing, needed
+from ackwise.core.extras import is_installed, needed
 from ackwise.core.validation import Seconds
 from ackwise.store.database_store import DatabaseStore
 from ackwise.store.sqlite import SQLiteStore
@@ -64,7 +64,7 @@ def connect(
     when it tries the others. A single server or a PostgreSQL that is not up yet has `patience` seconds, 15 by default.
     With `tracing` the connection makes OpenTelemetry spans, by default if the program has set up OpenTelemetry.
     """
-    traced = is_traced(tracing)
+    traced = spans.is_wanted(tracing)
     if isinstance(url, list | tuple) or is_server(url):
         return _connection(_transport(url, clock, durability, resilience, patience=_patience(patience)), traced)
     store = _open_when_up(url, clock, durability, _patience(patience))
@@ -88,7 +88,7 @@ def connect_async(
 
     Use `async with connect_async(url) as queue`, or `await connect_async(url)` and close the connection yourself.
     """
-    return Connecting(url, clock, durability, resilience, _patience(patience), traced=is_traced(tracing))
+    return Connecting(url, clock, durability, resilience, _patience(patience), traced=spans.is_wanted(tracing))
 
 
 class Connecting:
@@ -174,13 +174,6 @@ def dashboard_app(url: str, *, read_only: bool = False) -> MountedDashboard:
         from ackwise.dashboard.mounted import MountedDashboard
 
     return MountedDashboard(lambda: open_store(url), read_only=read_only)
-
-
-def is_traced(wanted: bool | None) -> bool:
-    """Whether to make spans. None means: if the program has set up OpenTelemetry."""
-    if wanted and not is_installed("opentelemetry"):
-        raise missing("otel", "tracing=True", "opentelemetry")
-    return spans.is_configured() if wanted is None else wanted
 
 
 def _connection(transport: Transport, traced: bool) -> Connection:

@@ -114,6 +114,9 @@ def test_dlq_commands_list_and_redrive(ackwise: Ackwise, url: str) -> None:
 def test_dlq_purge_removes_dead_letters(ackwise: Ackwise, url: str) -> None:
     fill(url)
     assert ackwise("dlq", "purge", "--queue", "orders", "--dry-run").out == "would purge 1 dead letter\n"
+    (letter,) = ackwise("dlq", "list", "--json").json
+    assert ackwise("dlq", "list", "--kind", letter["kind"], "--json").json == [letter]
+    assert ackwise("dlq", "list", "--kind", "another error", "--json").json == []
     assert ackwise("dlq", "purge", "--queue", "orders", "--yes").out == "purged 1 dead letter\n"
 
 

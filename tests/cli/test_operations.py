@@ -53,10 +53,14 @@ def test_purged_queue_has_no_messages_and_no_lag(anywhere: Ackwise, any_url: str
     assert anywhere("queue", "purge", "orders").code == 1
     assert "would remove 3 messages" in anywhere("queue", "purge", "orders", "--dry-run").out
     assert anywhere("queue", "show", "orders", "--json").json["messages"] == 3
-    for name in ("orders", "lonely"):
+    anywhere("message", "push", "lonely", "2", "--delay", "1h")
+    assert anywhere("queue", "purge", "lonely", "--dry-run").out == (
+        "would remove 1 message and 1 scheduled message of lonely\n"
+    )
+    for name, lags in (("orders", [0]), ("lonely", [])):
         assert anywhere("queue", "purge", name, "--yes").code == 0
         stats = anywhere("queue", "show", name, "--json").json
-        assert (stats["messages"], [group["lag"] for group in stats["groups"]]) == (0, [0])
+        assert (stats["messages"], stats["scheduled"], [group["lag"] for group in stats["groups"]]) == (0, 0, lags)
     anywhere("message", "push", "orders", "4")
     assert '"payload":4' in anywhere("message", "pop", "orders", "--group", "billing").out
 
@@ -108,7 +112,9 @@ def test_group_that_is_missing_is_said_before_the_question(anywhere: Ackwise, an
     for words in (("show",), ("seek", "--to", "end"), ("delete",)):
         said = anywhere("group", words[0], "orders", "nobody", *words[1:])
         assert (said.code, "no group 'nobody'" in said.err) == (1, True)
-    assert "would move group billing" in anywhere("group", "seek", "orders", "billing", "--to", "end", "--dry-run").out
+    dry_run = anywhere("group", "seek", "orders", "billing", "--to", "end", "--dry-run").out
+    assert dry_run.startswith("would move group billing of orders to end\n")
+    assert [line.split()[-1] for line in dry_run.splitlines()[1:]] == ["0", "2", "1", "0"]
     assert anywhere("group", "show", "orders", "billing", "--json").json["places"][0]["lag"] == 2
 
 

@@ -12,7 +12,8 @@ import ackwise
 from ackwise import Backoff, Item, QueuePolicy, errors
 from ackwise.clock import ManualClock
 from ackwise.core import rows
-from ackwise.core.answers import QueueInfo
+from ackwise.core.answers import PurgedQueue, QueueInfo
+from ackwise.engine import queue_purge
 from ackwise.wire.timestamps import moment
 
 
@@ -111,6 +112,40 @@ def test_seek_moves_a_group(queue: ackwise.Connection, clock: ManualClock) -> No
         queue.seek("q", "g", to="middle")  # type: ignore[arg-type]
 
 
+def test_preview_of_a_seek_counts_messages(queue: ackwise.Connection, clock: ManualClock) -> None:
+    queue.push_many("q", range(5), partition="p")
+    queue.claim("q", group="g", max=3)[0].ack()
+    shown = queue.preview_seek("q", "g", to="start")
+    assert shown == rows.SeekPreview("q", "g", 1, 1, 0, 2, 1, 4, 5)
+    assert queue.preview_seek("q", "g", to=4, partition="p").skipped == 3
+    assert queue.preview_seek("q", "g", to=moment(clock.now()) + timedelta(days=1)).lag_after == 0
+    assert queue.lag("q", "g") == 4
+    with pytest.raises(errors.BadInput, match="'start', 'end'"):
+        queue.preview_seek("q", "g", to="middle")  # type: ignore[arg-type]
+
+
+def test_queue_is_purged_up_to_its_preview(
+    queue: ackwise.Connection, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_purge, "MOST_ROWS", 1)
+    for partition in "abc":
+        queue.push_many("q", range(2), partition=partition)
+    queue.push("q", 1, delay=60)
+    batch = queue.claim("q", group="g", max=1)
+    shown = queue.preview_purge("q")
+    assert (shown.messages, shown.scheduled, shown.skipped, shown.until) == (6, 1, 6, moment(clock.now()))
+    assert shown.groups == [rows.GroupPurgePreview("g", 6, 1, 1)]
+    clock.advance(1)
+    queue.push("q", "new", partition="a")
+    assert queue.purge_queue("q", until=shown.until) == PurgedQueue(6, 1, 6)
+    with pytest.raises(errors.LeaseLost):
+        batch.ack()
+    assert [delivery.json() for delivery in queue.claim("q", group="g", max=5)] == ["new"]
+    assert queue.purge_queue("q").messages == 1
+    with pytest.raises(errors.UnknownQueue):
+        queue.purge_queue("nowhere")
+
+
 def test_group_is_deleted(queue: ackwise.Connection) -> None:
     queue.push("q", 1)
     queue.create_group("q", "g")
@@ -157,6 +192,29 @@ def test_purge_needs_to_know_what(queue: ackwise.Connection) -> None:
         queue.purge_dead()
     assert queue.purge_dead(queue.dead_letters("q")[:1]) == 1
     assert queue.purge_dead(queue="q") == 2
+
+
+def test_dead_letters_are_counted_by_kind(queue: ackwise.Connection, clock: ManualClock) -> None:
+    bury(queue, "order 1 not found", "order 2 not found", "no stock")
+    first, second = queue.dead_kinds()
+    assert (first.queue, first.kind, first.count) == ("q", "order <n> not found", 2)
+    assert (first.reasons, first.last_at) == ({"rejected": 2}, moment(clock.now()))
+    assert queue.dead_kinds("q", group="g", reason="rejected", limit=1) == [first]
+    assert queue.dead_kinds(after=moment(clock.now()) + timedelta(seconds=1)) == []
+    letters = queue.dead_letters("q", kind=second.kind)
+    assert [(letter.error, letter.kind) for letter in letters] == [("no stock", "no stock")]
+    with pytest.raises(errors.BadInput):
+        queue.dead_kinds(limit=1001)
+
+
+def test_series_of_the_ledger_has_equal_buckets(queue: ackwise.Connection, clock: ManualClock) -> None:
+    queue.push_many("q", range(3))
+    now = moment(clock.now())
+    series = queue.ledger_series("q", after=now - timedelta(minutes=4), before=now + timedelta(minutes=1), buckets=5)
+    assert (series.step, sum(series.counts["pushed"]), len(series.counts["pushed"])) == (120_000_000, 3, 3)
+    assert series.first_at <= now - timedelta(minutes=4)
+    with pytest.raises(errors.BadInput):
+        queue.ledger_series(after=now, before=now)
 
 
 def test_stats_count_messages_and_groups(queue: ackwise.Connection, clock: ManualClock) -> None:

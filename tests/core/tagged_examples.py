@@ -36,7 +36,7 @@ def tagged_classes() -> list[type[msgspec.Struct]]:
 
 def _below(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
     for subclass in kind.__subclasses__():
-        if subclass.__module__.startswith(("ackwise.", "msgspec.")):
+        if subclass.__module__.startswith(("ackwise.core.", "ackwise.wire.", "ackwise.graph.", "msgspec.")):
             yield subclass
             yield from _below(subclass)
 

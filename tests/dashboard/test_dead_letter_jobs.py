@@ -25,7 +25,7 @@ def finished(site: Site, shown: Shown) -> Shown:
     """The page of a job after the job ended."""
     path = shown.url.split("/dashboard", 1)[1]
     end = time.monotonic() + PATIENCE
-    while "running" in (now := site.get(path)).text:
+    while ", ended " not in (now := site.get(path)).text:
         assert time.monotonic() < end, now.text
         time.sleep(0.02)
     return now
@@ -66,7 +66,7 @@ def test_selection_is_purged_and_gone_letters_are_counted(site: Site, queue: ack
     assert [letter.id for letter in queue.dead_letters()] == ids[2:]
 
 
-def test_letters_of_a_deleted_group_are_refused_and_can_be_replayed(site: Site, queue: ackwise.Connection) -> None:
+def test_refused_letters_of_deleted_group_can_be_replayed(site: Site, queue: ackwise.Connection) -> None:
     kill(queue, "orders", "gone", "bad 1", "bad 2")
     kill(queue, "orders", "here", "bad 3", "bad 4")
     queue.delete_group("orders", "gone")

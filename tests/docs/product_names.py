@@ -53,6 +53,7 @@ from ackwise.spark.source.schemas import STREAM
 from ackwise.store.postgres import views as postgres_views
 from ackwise.store.sqlite import views as sqlite_views
 from ackwise.wire import settle
+from ackwise.wire.amps import Header
 from ackwise.wire.claim import ClaimBody
 from ackwise.wire.http_status import status_of
 from ackwise.wire.settle import Entry, SettleBody
@@ -355,6 +356,7 @@ SECTIONS: dict[str, Exists] = {
     "Fields of PushPop's answers": spelled_in(ackwise.protocols.pushpop),
     "Fields of a PushPop sink": among(lambda: fields(SinkTarget)),
     "Fields of PushPop's extend-lock request": spelled_in(ackwise.protocols.pushpop),
+    "Trace fields of AMPS frames": among(lambda: fields(Header)),
     "Error codes": among(error_classes),
     "Codes of /readyz": among(readiness_codes),
     "Reasons of dead letters": among(lambda: set(Reason)),

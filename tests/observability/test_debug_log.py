@@ -94,7 +94,7 @@ def test_requests_show_turns_messages_and_connections(
     settle(http, "retry", second)
     settle(http, "ack", first)
     http.get("/v1/queues").raise_for_status()
-    until(lambda: logged(at_debug, "read"))
+    until(lambda: bool(logged(at_debug, "read")))
     assert logged(at_debug, "pushed") == [{"queue": "orders", "messages": 2, "duplicates": None}]
     assert logged(at_debug, "claimed") == [{"queue": "orders", "group": "workers", "messages": 2}]
     assert [record["outcome"] for record in logged(at_debug, "settled")] == ["acked", "retried"]
@@ -113,7 +113,7 @@ def test_webhook_shows_its_posts(server: Running, http: httpx2.Client, at_debug:
         push(http, "orders", 1)
         settle(http, "reject", *claim(http, "orders", 1))
         receiver.next()
-        until(lambda: logged(at_debug, "hook reported a dead letter"))
+        until(lambda: bool(logged(at_debug, "hook reported a dead letter")))
     assert logged(at_debug, "hook posts dead letters") == [{"queue": "orders", "hook": "webhook", "messages": 1}]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from _pytest.runner import runtestprotocol
 
+from ackwise.client.sync import http_repeats
 from ackwise.core.policy import GroupPolicy
 from ackwise.spark.spark_session import session
 from tests.spark import class_archive, warm
@@ -75,6 +76,12 @@ def pipeline_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     from ackwise.spark.pipelines import query
 
     monkeypatch.setattr(query, "PIPELINE_POLICY", GroupPolicy())
+
+
+@pytest.fixture
+def short_hello(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection tries for 0.2 seconds to find a server, not for 15. Spark's workers try for `warm.HELLO` seconds."""
+    monkeypatch.setattr(http_repeats, "FIRST_PATIENCE", 0.2)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,8 @@ import os
 from pyspark.daemon import manager
 
 NEEDED = ("pyspark.worker", "pandas", "ackwise.spark.pipelines", "ackwise.spark.source")
+HELLO = 3.0
+"""Seconds that a worker tries to find a server. Servers of the tests run before their queries."""
 
 
 def warm() -> None:
@@ -20,6 +22,7 @@ def warm() -> None:
     os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"
     for name in NEEDED:
         importlib.import_module(name)
+    vars(importlib.import_module("ackwise.client.sync.http_repeats"))["FIRST_PATIENCE"] = HELLO
     if len(os.listdir("/proc/self/task")) > 1:
         raise RuntimeError("a library has started a thread, which a fork would leave behind")
     # A worker looks for garbage after each task; none of this is any.

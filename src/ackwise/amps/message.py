@@ -13,7 +13,17 @@ from ackwise.wire.amps import Header, text
 class Message:
     """A received message. A message of a queue has a bookmark and a lease, and needs an ack."""
 
-    __slots__ = ("bookmark", "connection", "data", "lease_period", "settled", "sub_id", "topic")
+    __slots__ = (
+        "attempt",
+        "bookmark",
+        "connection",
+        "data",
+        "headers",
+        "lease_period",
+        "settled",
+        "sub_id",
+        "topic",
+    )
 
     def __init__(self, header: Header, data: bytes, connection: object = None) -> None:
         self.topic = header.subject
@@ -21,6 +31,11 @@ class Message:
         self.sub_id = header.subscription
         self.lease_period = text(header.lp) or None
         """When the lease expires, as `20251231T235959.000000Z`. None for a message of a plain topic."""
+        self.headers = header.trace_context
+        """The W3C trace context of the message. Empty if there is none, or if the client makes no spans."""
+        attempt = text(header.attempt)
+        self.attempt = int(attempt) if attempt.isdecimal() else 1
+        """The number of the delivery. Known only for a message with a trace context, otherwise 1."""
         self.data = data
         self.connection = connection
         """The connection that delivered the message. The lease ends with this connection."""

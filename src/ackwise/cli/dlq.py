@@ -40,6 +40,9 @@ def list_dead(
     queue: AnyQueue = None,
     group: AnyGroup = None,
     reason: Annotated[str | None, typer.Option("--reason", help="Only dead letters with this reason.")] = None,
+    kind: Annotated[
+        str | None, typer.Option("--kind", help="Only errors of this kind, as dlq report prints it.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", help="Maximum number of rows.")] = 100,
     offset: Annotated[int, typer.Option("--offset", help="Number of rows to skip.")] = 0,
     url: URL = DEFAULT_URL,
@@ -47,7 +50,7 @@ def list_dead(
 ) -> None:
     """List dead letters, newest first."""
     with opened(url) as connection:
-        letters = connection.dead_letters(queue, group=group, reason=reason, limit=limit, offset=offset)
+        letters = connection.dead_letters(queue, group=group, reason=reason, kind=kind, limit=limit, offset=offset)
         if not letters.total:
             check_group(connection, queue, group)
     rows = [fields_of(letter) for letter in letters]

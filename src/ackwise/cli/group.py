@@ -98,10 +98,14 @@ def seek(
     """Move a group to another position. Its leases there end."""
     target = _target(to)
     with opened(url) as connection:
-        row = _row(connection, queue, group)
+        _row(connection, queue, group)
         what = f"group {group_shown(group)} of {queue} to {to}"
         if dry_run:
-            print(f"would move {what}: lag {row['lag']}, {counted(row['leases'], 'lease')}")
+            shown = connection.preview_seek(queue, group, to=target, partition=partition)
+            print(f"would move {what}")
+            lag = f"{shown.lag_before}, then {shown.lag_after}"
+            counts = {"delivered again": shown.again, "skipped": shown.skipped, "leases lost": shown.leases, "lag": lag}
+            show_fields([(f"  {name}", count) for name, count in counts.items()])
             return
         sure(f"move {what}", yes)
         lanes = connection.seek(queue, group, to=target, partition=partition)

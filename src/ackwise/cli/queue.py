@@ -11,7 +11,6 @@ import typer
 from ackwise.cli.arguments import DEFAULT_URL, URL, AsJSON, DryRun, Limit, QueueName, Yes, opened, sure
 from ackwise.cli.output import counted, fields_of, show_fields, show_json, show_rows
 from ackwise.core.errors import BadInput
-from ackwise.core.messages import QUEUE_MODE
 from ackwise.spark.reports.columns import Column
 
 app = typer.Typer(no_args_is_help=True, help="Queues.")
@@ -129,35 +128,22 @@ def _policy_fields() -> set[str]:
 
 @app.command()
 def purge(name: QueueName, dry_run: DryRun = False, yes: Yes = False, url: URL = DEFAULT_URL) -> None:
-    """Remove all messages of a queue. Its groups move to the end. Dead letters and scheduled messages stay."""
+    """Remove all messages of a queue, scheduled ones too. Its groups skip them. Dead letters stay."""
     with opened(url) as connection:
-        stats = connection.stats(name)
+        shown = connection.preview_purge(name)
+        what = _removed(shown.messages, shown.scheduled)
         if dry_run:
-            groups = counted(len(stats.groups), "group")
-            print(f"would remove {counted(stats.messages, 'message')} of {name} and move {groups} to the end")
+            skips = f"; {counted(len(shown.groups), 'group')} would skip {counted(shown.skipped, 'unfinished message')}"
+            print(f"would remove {what} of {name}{skips if shown.groups else ''}")
             return
-        sure(f"remove {counted(stats.messages, 'message')} of queue {name}", yes)
-        removed = _purged(connection, name, [group.group for group in stats.groups])
-    kept = [f"{counted(stats.scheduled, 'scheduled message')} kept"] if stats.scheduled else []
-    kept += [f"{counted(stats.dead, 'dead letter')} kept"] if stats.dead else []
-    print(", ".join([f"removed {counted(removed, 'message')} of {name}", *kept]))
+        sure(f"remove {what} of queue {name}", yes)
+        purged = connection.purge_queue(name, until=shown.until)
+    kept = [f"{counted(shown.dead, 'dead letter')} kept"] if shown.dead else []
+    print(", ".join([f"removed {_removed(purged.messages, purged.scheduled)} of {name}", *kept]))
 
 
-def _purged(connection: Any, name: str, groups: list[str]) -> int:
-    """Move the groups to the end, then remove the finished messages. Returns the number of removed messages."""
-    from ackwise.core.commands import ConfigureGroup, PruneQueue
-    from ackwise.core.queries import ListLanes
-
-    if not groups:
-        # The store removes only messages that a group has finished. The new group begins after the purged messages.
-        connection.transport.send(ConfigureGroup(queue=name, group=QUEUE_MODE, start="new"))
-    ends = {lane.lane: lane.head for lane in connection.transport.ask(ListLanes(queue=name))}
-    for group in groups:
-        connection.seek(name, group, to="end")
-    removed = 0
-    while ends and (count := connection.transport.send(PruneQueue(queue=name, lanes=ends)).count):
-        removed += count
-    return removed
+def _removed(messages: int, scheduled: int) -> str:
+    return counted(messages, "message") + (f" and {counted(scheduled, 'scheduled message')}" if scheduled else "")
 
 
 @app.command()

@@ -11,7 +11,18 @@ import msgspec
 from ackwise.client.payloads import decode_json
 from ackwise.core import rows
 from ackwise.core.answers import QueueInfo
-from ackwise.core.rows import ConsumerRow, CursorRow, GroupStats, LeaseRow, LedgerRow, Stats
+from ackwise.core.rows import (
+    ConsumerRow,
+    CursorRow,
+    DeadKind,
+    GroupStats,
+    LeaseRow,
+    LedgerRow,
+    PurgePreview,
+    SeekPreview,
+    Stats,
+    TimeSeries,
+)
 from ackwise.core.validation import MICROS
 from ackwise.wire.timestamps import moment
 
@@ -19,19 +30,23 @@ __all__ = [
     "BrowsedMessage",
     "ConsumerRow",
     "CursorRow",
+    "DeadKind",
     "DeadLetter",
     "DeadLetters",
     "GroupStats",
     "LeaseRow",
     "LedgerRow",
+    "PurgePreview",
     "QueueInfo",
+    "SeekPreview",
     "Stats",
+    "TimeSeries",
     "as_result",
     "browsed_message",
 ]
 
 T = TypeVar("T", bound=msgspec.Struct)
-_INSTANTS = frozenset({"minute", "deadline", "failing_since"})
+_INSTANTS = frozenset({"minute", "deadline", "failing_since", "until"})
 
 
 class BrowsedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +137,7 @@ def _value(name: str, value: Any) -> Any:
     if name == "latency":
         return {bound / MICROS: count for bound, count in value.items()}
     if name == "groups":
-        return [as_result(group, GroupStats[datetime]) for group in value]
+        return [as_result(group, GroupStats[datetime]) if isinstance(group, GroupStats) else group for group in value]
     return value
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ackwise.core.commands import ByDelivery, Claim, Push, Settlement
+from ackwise.core.extras import is_installed, missing
 from ackwise.core.messages import Message
 from ackwise.wire import trace_context
 
@@ -31,6 +32,13 @@ def is_configured() -> bool:
     """Whether the program has set up OpenTelemetry. Imports nothing: spans without a set-up would only cost time."""
     trace = sys.modules.get("opentelemetry.trace")
     return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def is_wanted(tracing: bool | None) -> bool:
+    """Whether to make spans. None means: if the program has set up OpenTelemetry."""
+    if tracing and not is_installed("opentelemetry"):
+        raise missing("otel", "tracing=True", "opentelemetry")
+    return is_configured() if tracing is None else tracing
 
 
 def _tracer() -> Tracer:
@@ -157,7 +165,9 @@ def process_span(
     from opentelemetry import context, propagate
 
     attributes = _attributes("process", queue)
-    attributes |= {"messaging.message.id": message_id, "messaging.delivery.attempt": attempt}
+    attributes["messaging.delivery.attempt"] = attempt
+    if message_id:
+        attributes["messaging.message.id"] = message_id
     if group is not None:
         attributes["messaging.consumer.group.name"] = group
     is_retry = attempt > 1

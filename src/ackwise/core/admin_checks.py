@@ -27,7 +27,6 @@ from ackwise.core.commands import (
 )
 from ackwise.core.errors import BadInput
 from ackwise.core.hooks import check_url
-from ackwise.core.pipelines import check_report
 
 
 def _configure_queue(command: ConfigureQueue) -> None:
@@ -129,10 +128,9 @@ def _owned_hook(command: TakeHook | SettleHook) -> None:
 
 
 def _report_pipeline(command: ReportPipeline) -> None:
-    validation.name(command.id, "id")
-    validation.name(command.queue, "queue")
-    validation.name(command.group, "group")
-    check_report(command.report)
+    for what in ("id", "queue", "group"):
+        validation.name(getattr(command, what), what)
+    command.report.check()
 
 
 ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
@@ -149,8 +147,8 @@ ADMIN_CHECKS: dict[type[Command], Callable[[Any], None]] = {
     PurgeQueue: _purge_queue,
     SetHook: _set_hook,
     RemoveHook: _hook,
+    ReportPipeline: _report_pipeline,
     TakeHook: _owned_hook,
     SettleHook: _owned_hook,
-    ReportPipeline: _report_pipeline,
 }
 """`Redrive` has only ids. An id that is no dead letter is `not_found`."""

@@ -435,7 +435,11 @@ class SettleHook(AdminCommand[HookSettled], tag="settle_hook"):
 
 
 class ReportPipeline(AdminCommand[Counted], tag="report_pipeline"):
-    """Keep the state of a pipeline that runs elsewhere. A driver repeats it as a heartbeat. The answer counts 1."""
+    """Record the newest report of a pipeline. The answer counts 1.
+
+    Send a report with each batch, or every few seconds. `id` names one run of a pipeline: a report with a known id
+    replaces the older one. The store forgets a pipeline seven days after its last report.
+    """
 
     id: str
     queue: str

@@ -424,6 +424,17 @@ class LedgerSeries(Query[rows.TimeSeries], tag="ledger_series"):
         _check_range(self.after_at, self.before_at)
 
 
+class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
+    """Pipelines that reported in the last days, by id, behind the id `after`."""
+
+    LARGEST_LIMIT: ClassVar[int] = 1000
+
+    queue: str | None = None
+    group: str | None = None
+    after: str = ""
+    limit: int = 100
+
+
 class QueueStats(Query[rows.Stats], tag="queue_stats"):
     queue: str
 
@@ -478,16 +489,3 @@ class ListAvailable(Query[rows.AvailablePage], tag="list_available"):
     returned_after: tuple[int, int, int] | None = None
     """Lane, instant and seq behind which the returned messages of that lane continue, the newest first."""
     limit: int = 1000
-
-
-class ListPipelines(Query[list[rows.PipelineRow]], tag="list_pipelines"):
-    """Pipelines with their newest reports, the newest first.
-
-    `after` is the `seen_at` and the id of the previous page's last row.
-    """
-
-    LARGEST_LIMIT: ClassVar[int] = 1000
-
-    queue: str | None = None
-    after: tuple[int, str] | None = None
-    limit: int = 100

@@ -607,22 +607,23 @@ class MaintenanceState(msgspec.Struct):
     failed_bytes: int = 0
 
 
+class PipelineRow(msgspec.Struct, Generic[Instant], frozen=True):
+    """A pipeline with its last report, which arrived at `seen_at`."""
+
+    id: str
+    queue: str
+    group: str
+    started_at: Instant
+    seen_at: Instant
+    report: PipelineReport
+
+
 class LedgerTotal(msgspec.Struct):
     """Count of one outcome in the time bucket that begins at `bucket`."""
 
     bucket: int
     outcome: str
     count: int
-
-
-class PipelineRow(msgspec.Struct):
-    """A pipeline with its newest report, which arrived at `seen_at`."""
-
-    id: str
-    queue: str
-    group: str
-    seen_at: int
-    report: PipelineReport
 
 
 class LedgerSum(msgspec.Struct):

@@ -74,7 +74,7 @@ class DeadLetterJob:
 
     @property
     def gone(self) -> int:
-        """Letters that somebody else redrove or purged meanwhile."""
+        """Letters that another caller redrove or purged meanwhile."""
         return sum(self.results.get(result, 0) for result in GONE)
 
     @property

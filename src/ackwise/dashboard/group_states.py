@@ -1,4 +1,4 @@
-"""State of a group: one word that says whether somebody works on its messages."""
+"""State of a group: one word that says whether consumers work on its messages."""
 
 from __future__ import annotations
 

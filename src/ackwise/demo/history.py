@@ -12,6 +12,7 @@ from ackwise.clock import ManualClock
 from ackwise.connect import open_store
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
+from ackwise.demo.pipeline_reports import earlier_reports
 from ackwise.demo.shop import KEPT_SECONDS, PAUSED, SLOW_GROUP, STAGES, Abandoned, Dice, Group, Stage
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
@@ -34,8 +35,13 @@ def write_history(url: str, dice: Dice, now: int | None = None) -> int:
     with Connection(Broker(store, background=False)) as connection:
         history = _History(connection, clock, dice)
         history.create_queues()
+        reports = sorted(earlier_reports(), key=lambda report: -report[0])
         for age, spacing in _steps():
-            clock.set(end - age * MICROS)
+            while reports and reports[0][0] >= age:
+                sent, report = reports.pop(0)
+                clock.set(max(clock.now(), end - round(sent * MICROS)))
+                connection.transport.send(report)
+            clock.set(max(clock.now(), end - age * MICROS))
             history.step(spacing)
     return history.number
 

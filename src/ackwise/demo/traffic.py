@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ackwise.broker import AsyncBroker
@@ -15,6 +16,7 @@ from ackwise.core.errors import AckwiseError, Draining
 from ackwise.core.queries import ListDead
 from ackwise.core.settlement import Outcome
 from ackwise.core.validation import MICROS
+from ackwise.demo.pipeline_reports import EVERY, RunningReports
 from ackwise.demo.shop import STAGES, Abandoned, Dice, Group, Stage
 
 Job = Callable[[], Coroutine[Any, Any, None]]
@@ -39,16 +41,18 @@ class Traffic:
     def __init__(self, broker: AsyncBroker, dice: Dice, number: int) -> None:
         self._broker, self._dice, self._number = broker, dice, number
         self._connection = AsyncConnection(broker)
+        self._reports = RunningReports(dice)
         self._began = broker.wall()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
+        self.add(self._be_stuck)  # the first, so that it gets messages before the other consumers of its group
         for stage in STAGES:
-            self.add(lambda stage=stage: self._produce(stage))
+            self.add(partial(self._produce, stage))
             for group in stage.groups:
                 for worker in group.workers:
-                    self.add(lambda stage=stage, group=group, worker=worker: self._consume(stage, group, worker))
-        self.add(self._be_stuck)
+                    self.add(partial(self._consume, stage, group, worker))
+        self.add(self._report)
         self.add(self._tidy)
 
     def add(self, job: Job) -> None:
@@ -61,10 +65,10 @@ class Traffic:
             task.cancel()
 
     async def _produce(self, stage: Stage) -> None:
-        """Push the next message, after a random pause."""
-        await asyncio.sleep(self._dice.expovariate(SPEED * stage.rate))
+        """Push the next message, and make a random pause."""
         self._number += 1
         await self._connection.push_many(stage.queue, [stage.make(self._number, self._dice)])
+        await asyncio.sleep(self._dice.expovariate(SPEED * stage.rate))
 
     async def _consume(self, stage: Stage, group: Group, worker: str) -> None:
         """Claim a few messages, work on them, and settle each of them."""
@@ -91,6 +95,11 @@ class Traffic:
             STUCK_QUEUE, group=STUCK_GROUP, max=3, wait=WAIT, lease=STUCK_SECONDS, owner=STUCK_OWNER
         )
         await asyncio.sleep(STUCK_SECONDS)
+
+    async def _report(self) -> None:
+        """Report the pipeline that runs."""
+        await self._broker.send(self._reports.next())
+        await asyncio.sleep(EVERY)
 
     async def _tidy(self) -> None:
         """Delete the dead letters of this run that are old, so that the store stays small overnight."""

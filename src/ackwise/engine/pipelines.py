@@ -1,29 +1,44 @@
-"""Heartbeats of pipelines: the newest report of each, as its driver sent it."""
+"""Reports of pipelines that run elsewhere. The store keeps the newest of each for a week."""
 
 from __future__ import annotations
 
 import msgspec
 
+from ackwise.core import queries as q
 from ackwise.core.answers import Counted
 from ackwise.core.commands import ReportPipeline
-from ackwise.core.pipelines import KEPT_FOR, MOST_PIPELINES, PipelineReport
-from ackwise.core.queries import ListPipelines
+from ackwise.core.errors import Conflict
+from ackwise.core.pipelines import PipelineReport
 from ackwise.core.rows import Page, PipelineRow
+from ackwise.core.validation import MICROS
 from ackwise.engine.reads.registry import Snapshot, answers
 from ackwise.engine.turn import Turn
 
-_LAST = (1 << 62, "")
+MOST_PIPELINES = 1000
+KEPT_FOR = 7 * 24 * 3600 * MICROS
+_report = msgspec.json.Decoder(PipelineReport).decode
+
+
+class TooManyPipelines(Conflict):
+    """The store has too many pipelines; report each run with one id, or wait until older ones are forgotten."""
+
+    code = "too_many_pipelines"
 
 
 def report(turn: Turn, command: ReportPipeline) -> Counted:
-    """Keep the report in place of the pipeline's last one. The queue may be gone: the pipeline still runs."""
-    turn.session.run(
+    session = turn.session
+    known = session.row("pipeline_get", {"id": command.id})
+    if known is None:
+        row = session.row("pipeline_count")
+        if row is not None and row[0] >= MOST_PIPELINES:
+            raise TooManyPipelines(f"the store has {row[0]} pipelines, which is the limit; report each run with one id")
+    session.run(
         "pipeline_put",
         {
             "id": command.id,
             "queue": command.queue,
             "grp": command.group,
-            "started_at": command.report.started_at,
+            "started_at": turn.wall if known is None or _restarts(known[1], command.report) else known[0],
             "seen_at": turn.wall,
             "report": msgspec.json.encode(command.report),
         },
@@ -31,26 +46,24 @@ def report(turn: Turn, command: ReportPipeline) -> Counted:
     return Counted(1)
 
 
+def _restarts(before: bytes, now: PipelineReport) -> bool:
+    """Whether a pipeline that had ended runs again under its id."""
+    return now.state == "running" and _report(before).state != "running"
+
+
 def forget(turn: Turn, limit: int) -> int:
-    """Remove pipelines that have been silent for long, and the oldest surplus."""
-    removed = turn.session.run("pipelines_old", {"before": turn.wall - KEPT_FOR, "limit": limit})
-    return removed + turn.session.run("pipelines_surplus", {"most": MOST_PIPELINES, "limit": limit})
+    """Remove pipelines without a report for a long time."""
+    return turn.session.run("pipelines_forget", {"before": turn.wall - KEPT_FOR, "limit": limit})
 
 
-@answers(ListPipelines)
-def list_pipelines(snapshot: Snapshot, query: ListPipelines) -> Page[PipelineRow]:
-    seen_at, last_id = _LAST if query.after is None else query.after
-    where = {"queue": query.queue, "seen_at": seen_at, "id": last_id, "limit": query.limit}
+@answers(q.ListPipelines)
+def list_pipelines(snapshot: Snapshot, query: q.ListPipelines) -> Page[PipelineRow]:
+    where = {"queue": query.queue, "grp": query.group, "after": query.after, "limit": query.limit}
+    rows = snapshot.session.rows("pipelines_page", where)
     page = Page(
-        PipelineRow(
-            id=row[0],
-            queue=row[1],
-            group=row[2],
-            seen_at=row[3],
-            report=msgspec.json.decode(row[4], type=PipelineReport),
-        )
-        for row in snapshot.session.rows("pipelines_page", where)
+        PipelineRow(id=row[0], queue=row[1], group=row[2], started_at=row[3], seen_at=row[4], report=_report(row[5]))
+        for row in rows
     )
     if len(page) >= query.limit > 0:
-        page.next = (page[-1].seen_at, page[-1].id)
+        page.next = page[-1].id
     return page

@@ -132,7 +132,6 @@ class Observer:
         """End logs and metrics. Writes the remaining sums to the log."""
         self._events.close()
         self._debug.stop()
-        self._metrics.close()
         self._log.close()
         self._leave_writer()
         self._leave_writer = _nothing

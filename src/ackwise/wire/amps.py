@@ -9,11 +9,14 @@ from typing import Protocol
 import msgspec
 
 from ackwise.core.errors import BadInput
+from ackwise.wire import trace_context
 
 Scalar = str | int | float | bool | None
 ANSWERS = ("received", "parsed", "processed", "persisted", "completed", "stats")
 """Acknowledgements that a command can request, in the order in which they happen."""
 SUCCESS, FAILURE = "success", "failure"
+TRACED = "trace_context"
+"""Option of a subscription: its messages have the fields `traceparent`, `tracestate` and `attempt`."""
 
 
 class Header(msgspec.Struct, omit_defaults=True):
@@ -43,6 +46,10 @@ class Header(msgspec.Struct, omit_defaults=True):
     mt: Scalar = None
     user_id: Scalar = None
     pw: Scalar = None
+    traceparent: Scalar = None
+    tracestate: Scalar = None
+    attempt: Scalar = None
+    """Number of a redelivery, from 2. The server writes it only with a trace context."""
 
     @property
     def command(self) -> str:
@@ -74,6 +81,13 @@ class Header(msgspec.Struct, omit_defaults=True):
     @property
     def subscription(self) -> str:
         return text(self.sub_id) or text(self.sids)
+
+    @property
+    def trace_context(self) -> dict[str, str]:
+        """The W3C trace context of a message. Empty without a valid one."""
+        if self.traceparent is None:
+            return {}
+        return trace_context.context_of(text(self.traceparent), text(self.tracestate))
 
     @property
     def acknowledgements(self) -> list[str]:

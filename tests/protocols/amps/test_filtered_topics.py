@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
+from ackwise.core import filters
 from ackwise.core.filters import ContentFilter, Document
-from ackwise.protocols.amps import filter_counts, filters
+from ackwise.protocols.amps import filter_counts
 from tests.protocols.amps.conftest import Meet
 from tests.protocols.amps.peer import share
 

@@ -309,6 +309,7 @@ def test_dead_letter_resource_is_redriven_or_removed(api_anywhere: Resources) ->
     path = f"/v1/dead-letters/{first}"
     shown = api.ok("GET", path)
     assert (shown["reason"], shown["error"], shown["payload"]) == ("rejected", "no stock", {"n": 1})
+    assert shown["kind"] == "no stock"
     assert api.refused("POST", f"{path}/redrive", etag='"00"') == (412, "precondition_failed")
     assert api.ok("POST", f"{path}/redrive", etag=api.etag(path)) == {"id": first, "result": "redriven"}
     assert api.refused("POST", f"{path}/redrive") == (404, "unknown_dead_letter")
@@ -338,11 +339,22 @@ def test_dead_letters_are_changed_by_id_or_filter(api: Resources, verb: str) -> 
     assert (part["matched"], part[done], part["left"]) == (2, 1, 1)
     assert api.ok("POST", path, {"ids": [letters[2], "unknown"]})[done] == 1
     assert api.ok("POST", path, {"queue": "q", "reason": "max_wait"})["matched"] == 0
+    assert api.ok("POST", path, {"queue": "q", "kind": "other", "dry_run": True})["matched"] == 0
+    assert api.ok("POST", path, {"kind": "no stock", "dry_run": True})["matched"] == 2
+    assert api.native.http.get("/v1/dead-letters", params={"kind": "no stock", "limit": 1}).json()["total"] == 2
+    assert api.native.http.get("/v1/dead-letters", params={"kind": "other"}).json()["total"] == 0
     assert api.ok("POST", path, {"before": "2000-01-01T00:00:00Z"})["matched"] == 0
     assert api.ok("POST", path, {"all": True})[done] == 2
     assert api.ok("GET", "/v1/dead-letters")["total"] == 0
     assert api.refused("POST", path, {"queue": "none"}) == (404, "unknown_queue")
-    for body in ({}, {"all": False}, {"all": True, "queue": "q"}, {"ids": ["x"] * 1001}, {"queue": "q", "limit": 0}):
+    for body in (
+        {},
+        {"all": False},
+        {"all": True, "queue": "q"},
+        {"ids": ["x"] * 1001},
+        {"queue": "q", "limit": 0},
+        {"kind": "x" * 301},
+    ):
         assert api.refused("POST", path, body) == (400, "bad_input")
 
 

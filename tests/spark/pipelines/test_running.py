@@ -223,6 +223,7 @@ def test_files_that_cannot_be_written(spark: SparkSession, local_harness: QueueH
     )
 
 
+@pytest.mark.usefixtures("short_hello")
 def test_missing_queue_or_store_is_refused(spark: SparkSession, local_harness: QueueHarness) -> None:
     local_harness.configure()
     with pytest.raises(UnknownQueue, match="'nowhere'"):

@@ -104,6 +104,7 @@ def test_source_without_a_url_uses_the_variable_or_is_refused(monkeypatch: pytes
     assert parse_options({}).url.startswith("sqlite:////")
 
 
+@pytest.mark.usefixtures("short_hello")
 @pytest.mark.parametrize(
     ("url", "told"),
     [

@@ -9,8 +9,9 @@ from types import TracebackType
 from ackwise.amps.aio.reconnect import AsyncReconnectingClient
 from ackwise.amps.aio.subscription import AsyncSubscription, Handler, OnError
 from ackwise.amps.message import CommandFailed, Disconnected, body_of
+from ackwise.client.tracing import is_wanted
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.wire.amps import Header, packed
+from ackwise.wire.amps import TRACED, Header, packed
 
 TIMEOUT = 10.0
 
@@ -21,7 +22,8 @@ class AsyncClient(AsyncReconnectingClient):
     The client calls `on_ack_error(problem)` when it cannot send batched acks. It sends them again later. It also
     calls `on_ack_error` when the server refuses a subscription after a reconnect. That subscription has ended. It calls
     `on_disconnect(problem, dropped)` when it lost the connection and with it `dropped` batched acks. `timeout` is how
-    many seconds the client waits for an answer.
+    many seconds the client waits for an answer. With `tracing` the client makes OpenTelemetry spans, by default if the
+    program has set up OpenTelemetry.
 
     Any number of tasks of one event loop may share it.
     """
@@ -33,8 +35,9 @@ class AsyncClient(AsyncReconnectingClient):
         on_ack_error: Callable[[AckwiseError], object] | None = None,
         on_disconnect: Callable[[str, int], object] | None = None,
         timeout: float = TIMEOUT,
+        tracing: bool | None = None,
     ) -> None:
-        super().__init__(name, timeout, on_ack_error, on_disconnect)
+        super().__init__(name, timeout, on_ack_error, on_disconnect, traced=is_wanted(tracing))
         self._last_sub = 0
 
     async def publish(self, topic: str, data: object, *, expiration: float | None = None, confirm: bool = True) -> None:
@@ -46,10 +49,11 @@ class AsyncClient(AsyncReconnectingClient):
             raise CommandFailed("topic is required for publish")
         header = Header(c="p", t=topic, e=expiration)
         connection = self._require_connection()
-        if confirm:
-            await connection.command(header, self._timeout, body_of(data), "persisted")
-        else:
-            await connection.send(packed(header, body_of(data)))
+        with self.spans.send(header):
+            if confirm:
+                await connection.command(header, self._timeout, body_of(data), "persisted")
+            else:
+                await connection.send(packed(header, body_of(data)))
 
     async def flush(self) -> None:
         """Wait until the server has stored everything that was published so far."""
@@ -81,6 +85,8 @@ class AsyncClient(AsyncReconnectingClient):
         connection = self._require_connection()
         backlog = 2 * self.ack_batch_size if max_backlog is None else max_backlog
         parts = [f"max_backlog={backlog}", *([f"group={group}"] if group else []), *([options] if options else [])]
+        if self.spans.traced:
+            parts.append(TRACED)
         name = self._name(sub_id)
         subscription = AsyncSubscription(
             self, topic, name, options=",".join(parts), handler=handler, on_error=on_error, content_filter=filter

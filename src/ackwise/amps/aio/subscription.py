@@ -106,7 +106,8 @@ class AsyncSubscription:
         while (message := await self._next()) is not None:
             self.current = message
             try:
-                await call(self._handler, message)
+                with self._client.spans.process(message):
+                    await call(self._handler, message)
             except Exception:
                 log.exception("the handler of %s failed", self.topic)
                 if self._on_error == "cancel":

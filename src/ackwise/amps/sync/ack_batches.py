@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ackwise.amps.message import CommandFailed, Disconnected, Message
 from ackwise.amps.settings import AckSettings
+from ackwise.amps.spans import ClientSpans
 from ackwise.amps.sync.connection import ServerConnection
 from ackwise.amps.sync.subscription import Subscription
 from ackwise.client.concurrency.threads import Signal, Worker, call
@@ -26,8 +27,11 @@ Key = tuple[str, str]
 class AckVerbs(AckSettings):
     """Methods of the client that ack, cancel and expire messages."""
 
-    def __init__(self, timeout: float, on_ack_error: Callable[[AckwiseError], object] | None) -> None:
+    def __init__(
+        self, timeout: float, on_ack_error: Callable[[AckwiseError], object] | None, *, traced: bool = False
+    ) -> None:
         super().__init__()
+        self.spans = ClientSpans(traced)
         self.on_ack_error = on_ack_error
         self.dropped_acks = 0
         """Number of batched acks that were dropped with a lost connection. Their messages are delivered again."""
@@ -79,7 +83,8 @@ class AckVerbs(AckSettings):
             raise CommandFailed("bookmark is required for ack")
         connection = self._require_connection()
         self.ack_frames += 1
-        answer = connection.command(_ack(topic, bookmark, sub_id, option), self._timeout)
+        with self.spans.settle(bookmark.split(","), option):
+            answer = connection.command(_ack(topic, bookmark, sub_id, option), self._timeout)
         for acked in bookmark.split(","):
             self._acks.discard(acked, lambda key: key[0] == topic)
         for subscription in list(self._subscriptions.values()):
@@ -116,7 +121,8 @@ class AckVerbs(AckSettings):
         ]
         flat = [header for batch_headers in headers for header in batch_headers]
         self.ack_frames += len(flat)
-        answers = iter(connection.commands(flat, self._timeout, on_success=self._acked))
+        with self.spans.settle(bookmark for _, items in batches for bookmark in items):
+            answers = iter(connection.commands(flat, self._timeout, on_success=self._acked))
         outcomes: list[Sequence[int] | AckwiseError] = []
         for batch_headers, (_, items) in zip(headers, batches, strict=True):
             problems = [answer for _ in batch_headers if isinstance(answer := next(answers), AckwiseError)]

@@ -10,8 +10,9 @@ from types import TracebackType
 from ackwise.amps.message import CommandFailed, Disconnected, body_of
 from ackwise.amps.sync.reconnect import ReconnectingClient
 from ackwise.amps.sync.subscription import Handler, OnError, Subscription
+from ackwise.client.tracing import is_wanted
 from ackwise.core.errors import AckwiseError, BadInput
-from ackwise.wire.amps import Header, packed
+from ackwise.wire.amps import TRACED, Header, packed
 
 TIMEOUT = 10.0
 
@@ -22,7 +23,8 @@ class Client(ReconnectingClient):
     The client calls `on_ack_error(problem)` when it cannot send batched acks. It sends them again later. It also
     calls `on_ack_error` when the server refuses a subscription after a reconnect. That subscription has ended. It calls
     `on_disconnect(problem, dropped)` when it lost the connection and with it `dropped` batched acks. `timeout` is how
-    many seconds the client waits for an answer.
+    many seconds the client waits for an answer. With `tracing` the client makes OpenTelemetry spans, by default if the
+    program has set up OpenTelemetry.
 
     Any number of threads may share it.
     """
@@ -34,8 +36,9 @@ class Client(ReconnectingClient):
         on_ack_error: Callable[[AckwiseError], object] | None = None,
         on_disconnect: Callable[[str, int], object] | None = None,
         timeout: float = TIMEOUT,
+        tracing: bool | None = None,
     ) -> None:
-        super().__init__(name, timeout, on_ack_error, on_disconnect)
+        super().__init__(name, timeout, on_ack_error, on_disconnect, traced=is_wanted(tracing))
         self._last_sub = 0
 
     def publish(self, topic: str, data: object, *, expiration: float | None = None, confirm: bool = True) -> None:
@@ -47,10 +50,11 @@ class Client(ReconnectingClient):
             raise CommandFailed("topic is required for publish")
         header = Header(c="p", t=topic, e=expiration)
         connection = self._require_connection()
-        if confirm:
-            connection.command(header, self._timeout, body_of(data), "persisted")
-        else:
-            connection.send(packed(header, body_of(data)))
+        with self.spans.send(header):
+            if confirm:
+                connection.command(header, self._timeout, body_of(data), "persisted")
+            else:
+                connection.send(packed(header, body_of(data)))
 
     def flush(self) -> None:
         """Wait until the server has stored everything that was published so far."""
@@ -82,6 +86,8 @@ class Client(ReconnectingClient):
         connection = self._require_connection()
         backlog = 2 * self.ack_batch_size if max_backlog is None else max_backlog
         parts = [f"max_backlog={backlog}", *([f"group={group}"] if group else []), *([options] if options else [])]
+        if self.spans.traced:
+            parts.append(TRACED)
         name = self._name(sub_id)
         subscription = Subscription(
             self, topic, name, options=",".join(parts), handler=handler, on_error=on_error, content_filter=filter

@@ -34,8 +34,10 @@ class ReconnectingClient(AckVerbs):
         timeout: float,
         on_ack_error: Callable[[AckwiseError], object] | None,
         on_disconnect: Callable[[str, int], object] | None,
+        *,
+        traced: bool = False,
     ) -> None:
-        super().__init__(timeout, on_ack_error)
+        super().__init__(timeout, on_ack_error, traced=traced)
         self.name = name or f"ackwise-{os.getpid()}-{os.urandom(3).hex()}"
         self.on_disconnect = on_disconnect
         self._addresses: list[Address] = []

@@ -107,7 +107,8 @@ class Subscription:
         while (message := self._next()) is not None:
             self.current = message
             try:
-                call(self._handler, message)
+                with self._client.spans.process(message):
+                    call(self._handler, message)
             except Exception:
                 log.exception("the handler of %s failed", self.topic)
                 if self._on_error == "cancel":

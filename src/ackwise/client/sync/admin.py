@@ -14,14 +14,18 @@ from ackwise.client.results import (
     BrowsedMessage,
     ConsumerRow,
     CursorRow,
+    DeadKind,
     DeadLetter,
     DeadLetters,
     GroupStats,
     Hook,
     LeaseRow,
     LedgerRow,
+    PurgePreview,
     QueueInfo,
+    SeekPreview,
     Stats,
+    TimeSeries,
     as_result,
     browsed_message,
 )
@@ -29,7 +33,7 @@ from ackwise.client.sync.messages import MessageVerbs
 from ackwise.core import queries as q
 from ackwise.core import rows as core_rows
 from ackwise.core import validation
-from ackwise.core.answers import Redriven
+from ackwise.core.answers import PurgedQueue, Redriven
 from ackwise.core.commands import (
     ConfigureGroup,
     ConfigureQueue,
@@ -37,6 +41,7 @@ from ackwise.core.commands import (
     DeleteQueue,
     PauseQueue,
     PurgeDead,
+    PurgeQueue,
     Redrive,
     RemoveHook,
     Replay,
@@ -106,6 +111,22 @@ class QueueVerbs(MessageVerbs):
         """Delete a queue with all its messages. Leases of its messages end at once."""
         self._transport.send(DeleteQueue(queue=name))
 
+    def preview_purge(self, name: str) -> PurgePreview[datetime]:
+        """Count what a purge would remove now, and what each group would skip. Changes nothing."""
+        return as_result(self._transport.ask(q.PreviewPurge(queue=name)), PurgePreview[datetime])
+
+    def purge_queue(self, name: str, *, until: datetime | None = None) -> PurgedQueue:
+        """Remove all messages of a queue that were stored up to `until`, or up to now. Scheduled messages too.
+
+        Groups skip the messages that they have not finished. A lease loses its messages: a late settlement is
+        `stale`. Dead letters stay. With the `until` of a preview, the purge removes no later message.
+        """
+        command = PurgeQueue(queue=name, until=instant_or_none(until, "until"), one_turn=True)
+        while (answer := self._transport.send(command)).more is not None:
+            # Each call removes a bounded number of messages, so that no call waits long.
+            command = msgspec.structs.replace(command, behind=answer.more)
+        return answer
+
     def pause_queue(self, name: str) -> QueueInfo[datetime]:
         """Pause a queue: claims get no messages of it. Pushes and settlements still work."""
         return as_result(self._transport.send(PauseQueue(queue=name, paused=True)), QueueInfo[datetime])
@@ -168,17 +189,22 @@ class DeadLetterVerbs(MessageVerbs):
         group: str | None = None,
         partition: str | None = None,
         reason: str | None = None,
+        kind: str | None = None,
         after: datetime | None = None,
         before: datetime | None = None,
         limit: int = 100,
         offset: int = 0,
     ) -> DeadLetters:
-        """List dead letters, newest first: up to `limit` of them after the first `offset`."""
+        """List dead letters, newest first: up to `limit` of them after the first `offset`.
+
+        `kind` is an error without its variable parts, as `dead_kinds` returns it.
+        """
         query = q.ListDead(
             queue=queue,
             group=group,
             partition=partition,
             reason=reason,
+            kind=kind,
             after_at=instant_or_none(after, "after"),
             before_at=instant_or_none(before, "before"),
             limit=validation.count(limit, "limit"),
@@ -192,6 +218,32 @@ class DeadLetterVerbs(MessageVerbs):
             following = self._transport.ask(query)
             letters, place = letters + following.letters, following.next
         return DeadLetters(core_rows.DeadPage(letters, page.total))
+
+    def dead_kinds(
+        self,
+        queue: str | None = None,
+        *,
+        group: str | None = None,
+        partition: str | None = None,
+        reason: str | None = None,
+        after: datetime | None = None,
+        before: datetime | None = None,
+        limit: int = 100,
+    ) -> list[DeadKind[datetime]]:
+        """Count dead letters by queue and kind of error, the most frequent first: up to `limit` kinds.
+
+        The kind is the error with numbers, ids, times and quoted texts replaced: `order <n> not found`.
+        """
+        query = q.ListDeadKinds(
+            queue=queue,
+            group=group,
+            partition=partition,
+            reason=reason,
+            after_at=instant_or_none(after, "after"),
+            before_at=instant_or_none(before, "before"),
+            limit=validation.count(limit, "limit", most=q.ListDeadKinds.LARGEST_LIMIT),
+        )
+        return [as_result(row, DeadKind[datetime]) for row in self._transport.ask(query)]
 
     def redrive(self, letters: Letters) -> Redriven:
         """Return dead letters to their group, at their old position in the queue, with no failures counted.
@@ -246,6 +298,19 @@ def _ids(letters: Letters) -> list[str]:
     return [letter.id if isinstance(letter, DeadLetter) else letter for letter in letters]
 
 
+def _seek_target(
+    to: Literal["start", "end"] | datetime | int,
+) -> tuple[Literal["start", "end"] | int, Literal["time", "seq"]]:
+    """The target of a seek, and whether it is an instant or a seq."""
+    if isinstance(to, int) and not isinstance(to, bool):
+        return to, "seq"
+    if isinstance(to, datetime):
+        return instant(to, "to"), "time"
+    if to in ("start", "end"):
+        return to, "time"
+    raise BadInput(f"`to` must be 'start', 'end', a datetime or a seq, not {to!r}")
+
+
 class GroupVerbs(MessageVerbs):
     """Create, seek, delete and list groups. List leases. Read the ledger."""
 
@@ -272,15 +337,16 @@ class GroupVerbs(MessageVerbs):
 
         `to` is `"start"`, `"end"`, a datetime, or with `partition` a seq. The group's leases on those lanes end.
         """
-        if isinstance(to, int) and not isinstance(to, bool):
-            command = SeekGroup(queue=queue, group=group, to=to, partition=partition, by="seq")
-        elif isinstance(to, datetime):
-            command = SeekGroup(queue=queue, group=group, to=instant(to, "to"), partition=partition)
-        elif to in ("start", "end"):
-            command = SeekGroup(queue=queue, group=group, to=to, partition=partition)
-        else:
-            raise BadInput(f"`to` must be 'start', 'end', a datetime or a seq, not {to!r}")
+        target, by = _seek_target(to)
+        command = SeekGroup(queue=queue, group=group, to=target, by=by, partition=partition)
         return (self._transport.send(command)).count
+
+    def preview_seek(
+        self, queue: str, group: str, *, to: Literal["start", "end"] | datetime | int, partition: str | None = None
+    ) -> SeekPreview:
+        """Count the messages that a seek would deliver again and those that it would skip. Changes nothing."""
+        target, by = _seek_target(to)
+        return self._transport.ask(q.PreviewSeek(queue=queue, group=group, to=target, by=by, partition=partition))
 
     def delete_group(self, queue: str, group: str) -> None:
         """Delete a group and its leases. Its dead letters stay."""
@@ -343,3 +409,22 @@ class GroupVerbs(MessageVerbs):
             before_at=instant_or_none(before, "before"),
         )
         return [as_result(row, LedgerRow[datetime, float]) for row in self._transport.ask(query)]
+
+    def ledger_series(
+        self,
+        queue: str | None = None,
+        group: str | None = None,
+        *,
+        after: datetime,
+        before: datetime,
+        buckets: int = 60,
+    ) -> TimeSeries[datetime]:
+        """Count the ledger by outcome in equal time buckets of whole minutes, at most `buckets` (400) of them."""
+        query = q.LedgerSeries(
+            queue=queue,
+            group=group,
+            after_at=instant(after, "after"),
+            before_at=instant(before, "before"),
+            buckets=validation.count(buckets, "buckets", most=q.LedgerSeries.MOST_BUCKETS),
+        )
+        return as_result(self._transport.ask(query), TimeSeries[datetime])

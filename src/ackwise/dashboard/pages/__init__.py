@@ -14,6 +14,7 @@ from ackwise.dashboard.pages import (
     messages,
     names,
     overview,
+    pipelines,
     push,
     queue,
     queue_changes,
@@ -23,6 +24,7 @@ from ackwise.dashboard.pages import (
 
 MODULES = (
     overview,
+    pipelines,
     queues,
     queue,
     queue_changes,

@@ -58,7 +58,7 @@ async def _confirm(
     if chosen.ids is not None:
         details.append(f"{len(chosen.ids):,} selected by id")
         if len(chosen.ids) > count:
-            details.append(f"{len(chosen.ids) - count:,} of them are gone: somebody redrove or purged them")
+            details.append(f"{len(chosen.ids) - count:,} of them are gone: redriven or purged before")
     everything = action == "purge" and chosen.ids is None
     return page.confirm(
         title=f"{verb} {letters}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from ackwise.core.error_kinds import error_kind
 from ackwise.core.errors import AckwiseError, UnknownDeadLetter
 from ackwise.core.queries import CountDeadByTime, ListDead, ListDeadKinds
-from ackwise.core.rows import DeadKind, DeadLetter, Page, TimeSeries
+from ackwise.core.rows import DeadKind, DeadLetter, Page, TimelineEvent, TimeSeries
 from ackwise.core.settlement import Reason
 from ackwise.core.validation import MICROS
 from ackwise.dashboard import filters, payload_views
@@ -101,7 +102,8 @@ async def _read(
             )
         )  # fmt: skip
     start, end = _chart_period(page, chosen, kinds)
-    shown = [ShownKind(kind, await _chart(page, chosen, kind, start, end)) for kind in kinds]
+    drawn = await asyncio.gather(*(_chart(page, chosen, kind, start, end) for kind in kinds))
+    shown = [ShownKind(kind, chart) for kind, chart in zip(kinds, drawn, strict=True)]
     next_kind = kinds.next if isinstance(kinds, Page) else None
     return Listing(
         shown, filters.place_text(next_kind), [_row(letter) for letter in letters.letters], letters.total,
@@ -152,15 +154,16 @@ async def show(page: PageRequest) -> Response:
     return page.render(
         "dead_letter.html.j2", letter=letter, kind=letter.kind or error_kind(letter.error),
         view=payload_views.view(letter.payload, letter.content_type),
-        history=[history_line(line) for line in letter.history],
+        history=[_event(line) for line in letter.history],
     )  # fmt: skip
 
 
-def history_line(line: Mapping[str, object]) -> dict[str, Any]:
-    """A line of the history with all of its fields."""
-    at = line.get("at")
-    fields = {name: str(line.get(name) or "") for name in ("event", "owner", "error", "error_type", "trace")}
-    return {**fields, "at": at if isinstance(at, int) else None}
+def _event(line: Mapping[str, Any]) -> TimelineEvent:
+    """A line of a letter's history."""
+    return TimelineEvent(
+        line["at"], line["event"], line.get("owner"), line.get("error") or None, line.get("error_type"),
+        line.get("trace"),
+    )  # fmt: skip
 
 
 async def download(page: PageRequest) -> Response:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from starlette.responses import Response
 
-from ackwise.core.errors import AckwiseError
-from ackwise.core.queries import GetGroup, ListGroups, ListPlaces
+from ackwise.core.errors import AckwiseError, UnknownGroup
+from ackwise.core.queries import ListGroups, ListPlaces
 from ackwise.core.rows import GroupStats, Page
 from ackwise.dashboard import filters
 from ackwise.dashboard.group_states import STATES, group_state
 from ackwise.dashboard.pages.names import group_names, queue_names
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import get
+from ackwise.dashboard.snapshots import INTERVAL
 from ackwise.wire.http_status import status_of
 
 MOST_ROWS = 50
 MOST_SORTED = 500
 """Groups that the page reads to sort them by lag."""
+SLOW_INTERVAL = 10.0
 SORTS = (("", "Name"), ("lag", "Lag"))
 
 
@@ -50,20 +54,22 @@ def _next(rows: list[GroupStats]) -> str | None:
 async def show(page: PageRequest) -> Response:
     queue, group = page.params["queue"], page.params["group"]
     after, behind = page.query.get("after") or None, bool(page.query.get("behind"))
-    details = await page.cached(("group", queue, group), GetGroup(queue=queue, group=group))
-    stats = await page.cached(("groups", queue, group, None, 1), ListGroups(queue=queue, group=group, limit=1))
-    now = page.broker.wall()
-    places = await page.cached(
-        ("places", queue, group, after, behind),
-        ListPlaces(
-            queue=queue, group=group, unfinished_since=now if behind else None,
-            after=None if after is None else (queue, group, after), limit=MOST_ROWS,
-        ),
+    query = ListPlaces(
+        queue=queue, group=group, unfinished_since=page.broker.wall() if behind else None,
+        after=None if after is None else (queue, group, after), limit=MOST_ROWS,
     )  # fmt: skip
+    # Partitions that are behind are few among many, so the search for them is cached for longer.
+    interval = SLOW_INTERVAL if behind else INTERVAL
+    rows, places = await asyncio.gather(
+        page.cached(("groups", queue, group, None, 1), ListGroups(queue=queue, group=group, limit=1)),
+        page.cached(("places", queue, group, after, behind), query, interval),
+    )
+    if not rows:
+        raise UnknownGroup(f"queue {queue!r} has no group {filters.group_name(group)!r}", queue=queue, group=group)
     return page.render(
-        "group.html.j2", queue=queue, group=group, details=details, stats=stats[0] if stats else details.stats,
-        places=places, next=places[-1].partition if isinstance(places, Page) and places.next else None,
-        behind=behind, states=STATES, state_of=group_state,
+        "group.html.j2", queue=queue, group=group, stats=rows[0], places=places,
+        next=places[-1].partition if isinstance(places, Page) and places.next else None, behind=behind, states=STATES,
+        state_of=group_state,
     )  # fmt: skip
 
 

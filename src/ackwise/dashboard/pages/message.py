@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 from starlette.responses import Response
 
 from ackwise.core.errors import BadInput
-from ackwise.core.queries import FindMessage
-from ackwise.core.rows import FoundMessage, GroupView
+from ackwise.core.queries import MessageTimeline
+from ackwise.core.rows import GroupTimeline, Timeline, TraceRow
 from ackwise.dashboard import payload_views
-from ackwise.dashboard.pages.dead_letters import history_line, payload_response
+from ackwise.dashboard.pages.dead_letters import payload_response
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import get
-
-
-class ShownGroup(msgspec.Struct, frozen=True):
-    """State of the message in a group, with its ended deliveries and its dead letter."""
-
-    view: GroupView
-    history: list[dict[str, Any]]
-    letter: str | None
 
 
 class ShownMessage(msgspec.Struct, frozen=True):
@@ -40,8 +31,8 @@ class ShownMessage(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     content_type: str
     view: payload_views.PayloadView
-    groups: list[ShownGroup]
-    letters: int
+    groups: list[GroupTimeline]
+    traces: list[TraceRow]
 
 
 def near_of(text: str | None) -> tuple[int, int] | None:
@@ -58,12 +49,16 @@ def near_text(lane: int, seq: int) -> str:
     return f"{lane}-{seq}"
 
 
-async def find(page: PageRequest) -> FoundMessage:
-    query = FindMessage(
-        partition_id=page.params["partition_id"], transaction_id=page.params["transaction_id"],
-        near=near_of(page.query.get("at")),
-    )  # fmt: skip
-    return await page.ask(query)
+async def find(page: PageRequest) -> Timeline:
+    """The message of the path. With its place the search is short. Without it, an old message costs a scan."""
+    partition_id, transaction_id = page.params["partition_id"], page.params["transaction_id"]
+    near = near_of(page.query.get("at"))
+    if near is not None:
+        timeline = await page.ask(MessageTimeline(lane=near[0], seq=near[1]))
+        place = (timeline.found.partition_id, timeline.found.message.transaction_id)
+        if place == (partition_id, transaction_id):
+            return timeline
+    return await page.ask(MessageTimeline(partition_id=partition_id, transaction_id=transaction_id))
 
 
 async def show(page: PageRequest) -> Response:
@@ -79,32 +74,28 @@ async def show(page: PageRequest) -> Response:
 
 
 async def _read(page: PageRequest) -> ShownMessage:
-    found = await find(page)
-    message = found.message
-    letters = {letter.group: letter.id for letter in reversed(found.dead)}
+    timeline = await find(page)
+    located, message = timeline.found, timeline.found.message
     return ShownMessage(
-        queue=found.queue.name,
-        partition=found.partition,
-        priority=found.priority,
+        queue=located.queue.name,
+        partition=located.partition,
+        priority=located.priority,
         id=message.id,
         transaction_id=message.transaction_id,
         lane=message.lane,
         seq=message.seq,
         created_at=message.created_at,
-        due_at=found.due_at,
+        due_at=located.due_at,
         headers=message.headers,
         content_type=message.content_type,
         view=payload_views.view(message.payload, message.content_type),
-        groups=[
-            ShownGroup(view, [history_line(line) for line in view.history], letters.get(view.group))
-            for view in found.groups
-        ],
-        letters=len(found.dead),
+        groups=timeline.groups,
+        traces=timeline.traces,
     )
 
 
 async def download(page: PageRequest) -> Response:
-    message = (await find(page)).message
+    message = (await find(page)).found.message
     return payload_response(message.payload, message.id)
 
 

@@ -106,26 +106,27 @@ def _header(text: str) -> dict[str, str]:
 
 async def _read(page: PageRequest, query: BrowseNewest) -> Listing:
     groups, note = await _groups(page, query)
-    if query.state is not None and query.state != SCHEDULED and query.group is None:
-        query.group = groups[0] if groups else None
-        if query.group is None:
-            if query.state != "ready":
-                return Listing([], [], None, 0, False, note)
-            query.state = None
-    if query.group is not None:
-        groups = [query.group]
+    if query.state == SCHEDULED:
+        return _listing([await page.ask(query)], [], note, scheduled=True)
+    if query.state is not None and not groups:
+        if query.state != "ready":
+            return Listing([], [], None, 0, False, note)
+        query.state = None
     # Each search reads the state of one group.
-    searches = [query] if len(groups) < 2 else [msgspec.structs.replace(query, group=group) for group in groups]
-    if len(groups) == 1 and query.state != SCHEDULED:
-        query.group = groups[0]
-    pages: list[NewestPage] = await asyncio.gather(*(page.ask(search) for search in searches))
+    searches = [msgspec.structs.replace(query, group=group) for group in groups] or [query]
+    pages = await asyncio.gather(*(page.ask(search) for search in searches))
+    return _listing(pages, groups, note)
+
+
+def _listing(pages: list[NewestPage], groups: list[str], note: str, *, scheduled: bool = False) -> Listing:
+    """The messages of the first search, with the states of all."""
     states = [{(row.message.lane, row.message.seq): row.state for row in result.messages} for result in pages]
     first = pages[0]
     rows = [
-        _row(row, [known.get((row.message.lane, row.message.seq)) for known in states], query) for row in first.messages
+        _row(row, [known.get((row.message.lane, row.message.seq)) for known in states], scheduled)
+        for row in first.messages
     ]
-    shown = groups if query.state != SCHEDULED else []
-    return Listing(rows, shown, filters.place_text(first.next), first.scanned, first.incomplete, note)
+    return Listing(rows, groups, filters.place_text(first.next), first.scanned, first.incomplete, note)
 
 
 async def _groups(page: PageRequest, query: BrowseNewest) -> tuple[list[str], str]:
@@ -145,11 +146,11 @@ async def _groups(page: PageRequest, query: BrowseNewest) -> tuple[list[str], st
     return names, ""
 
 
-def _row(row: BrowsedMessage, states: list[str | None], query: BrowseNewest) -> MessageRow:
+def _row(row: BrowsedMessage, states: list[str | None], scheduled: bool) -> MessageRow:
     message = row.message
     return MessageRow(
         message.transaction_id, row.partition, row.partition_id, row.priority, message.seq,
-        None if query.state == SCHEDULED else near_text(message.lane, message.seq), message.created_at,
+        None if scheduled else near_text(message.lane, message.seq), message.created_at,
         len(message.payload), payload_views.preview(message.payload), states,
     )  # fmt: skip
 

@@ -32,11 +32,17 @@ class PublishedMessage(NamedTuple):
     body: bytes
     weight: int
     expires_at: int | None
+    context: dict[str, str]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the message has only a body."""
+        return self.expires_at is None and not self.context
 
     @property
     def message(self) -> NewMessage:
-        headers = None if self.expires_at is None else {EXPIRES_AT: str(self.expires_at)}
-        return NewMessage(self.body, headers=headers)
+        headers = self.context if self.expires_at is None else {**self.context, EXPIRES_AT: str(self.expires_at)}
+        return NewMessage(self.body, headers=headers or None)
 
 
 class AmpsPublisher:
@@ -56,12 +62,12 @@ class AmpsPublisher:
             topic = validation.name(header.subject, "topic")
             queue = self._session.service.queue_of(topic)
             if queue is None:
-                await self._session.service.topics.publish(topic, body)
+                await self._session.service.topics.publish(topic, body, header.trace_context)
                 self._confirm(header)
                 self._session.subtract_load(weight)
                 return
             validation.name(queue, "queue")
-            message = PublishedMessage(header, body, weight, self._expires_at(header))
+            message = PublishedMessage(header, body, weight, self._expires_at(header), header.trace_context)
             self._gathered.setdefault(queue, []).append(message)
         except AckwiseError as problem:
             self._refuse(header, problem)
@@ -111,8 +117,7 @@ class AmpsPublisher:
 
     async def _try_push(self, queue: str, batch: list[PublishedMessage]) -> AckwiseError | None:
         """Pushes the batch and returns the error, if any. Retries while the broker is overloaded."""
-        plain = all(published.expires_at is None for published in batch)
-        if plain:
+        if all(published.is_plain for published in batch):
             messages: PlainBatch | list[NewMessage] = PlainBatch([published.body for published in batch])
         else:
             messages = [published.message for published in batch]

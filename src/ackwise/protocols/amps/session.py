@@ -17,7 +17,7 @@ from ackwise.protocols.amps import ack, publish
 from ackwise.protocols.amps.heartbeat import Heartbeat
 from ackwise.protocols.amps.publish import AmpsPublisher
 from ackwise.protocols.amps.subscription import QueueSubscription, TopicListener
-from ackwise.wire.amps import FAILURE, SUCCESS, BadFrame, Frame, Header, packed, text
+from ackwise.wire.amps import FAILURE, SUCCESS, TRACED, BadFrame, Frame, Header, packed, text
 
 if TYPE_CHECKING:
     from ackwise.protocols.amps.connection import AmpsConnection
@@ -284,7 +284,7 @@ class AmpsSession:
         if queue is None:
             if header.bookmarks:
                 raise BadInput(f"{header.command}: a plain topic keeps no messages, so a bookmark cannot replay any")
-            return TopicListener(self, topic, sub_id, content_filter)
+            return TopicListener(self, topic, sub_id, content_filter, traced=TRACED in options)
         validation.name(queue, "queue")
         group = validation.name(options.get("group") or QUEUE_MODE, "group")
         about = await self.service.queue_options(topic, queue)
@@ -302,6 +302,7 @@ class AmpsSession:
             backlog=min(backlog, about.max_backlog),
             strict=about.only_holder_acks,
             content_filter=content_filter,
+            traced=TRACED in options,
         )
 
     async def _refuse_world(self, header: Header) -> None:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ackwise.broker.deliveries import SegmentSlice, segment_slices
+from ackwise.broker.deliveries import segment_slices
 from ackwise.core.answers import Handed
 from ackwise.core.commands import ByRange
 from ackwise.core.filters import ContentFilter, Truth
 from ackwise.core.messages import Extras
 from ackwise.protocols.amps.dispatcher import Dispatcher
 from ackwise.protocols.amps.topics import topic_pattern
-from ackwise.wire import amps_bookmarks
+from ackwise.wire import amps_bookmarks, trace_context
 from ackwise.wire.amps import pack, quoted
 
 if TYPE_CHECKING:
@@ -34,8 +35,17 @@ class TopicListener:
     Gets messages that are published while it lasts and that its filter takes.
     """
 
-    def __init__(self, session: AmpsSession, topic: str, sub_id: str, content_filter: ContentFilter | None) -> None:
+    def __init__(
+        self,
+        session: AmpsSession,
+        topic: str,
+        sub_id: str,
+        content_filter: ContentFilter | None,
+        *,
+        traced: bool = False,
+    ) -> None:
         self.session, self.topic, self.sub_id, self.content_filter = session, topic, sub_id, content_filter
+        self.traced = traced
         self.pattern = topic_pattern(topic)
         """None for an exact topic."""
         self.ended = False
@@ -45,10 +55,12 @@ class TopicListener:
     def begin(self) -> None:
         self.session.service.topics.join(self)
 
-    def deliver(self, topic: str, body: bytes, matches: Truth) -> None:
+    def deliver(self, topic: str, body: bytes, matches: Truth, context: Mapping[str, str]) -> None:
         """Sends a message that the filter takes. None: the filter was too costly for the message."""
         if matches and not self.ended:
             header = self._header if topic == self.topic else b'{"c":"p",%b}' % header_fields(topic, self.sub_id)
+            if self.traced and context:
+                header = header[:-1] + trace_fields(context, 1) + b"}"
             self.session.connection.write_published(pack(header, body))
         elif matches is None and not self._warned:
             self._warned = True
@@ -77,9 +89,11 @@ class QueueSubscription:
         backlog: int,
         strict: bool,
         content_filter: ContentFilter | None = None,
+        traced: bool = False,
     ) -> None:
         self.session, self.topic, self.sub_id, self.queue, self.group = session, topic, sub_id, queue, group
         self.backlog, self.strict, self.content_filter = backlog, strict, content_filter
+        self.traced = traced
         self.dispatcher: Dispatcher | None = None
         """None until `begin`."""
         self.held = 0
@@ -108,18 +122,20 @@ class QueueSubscription:
             return None
         claimed = handed.claimed
         front = self._front + amps_bookmarks.front(claimed.lease_no, claimed.tag).encode()
-        back = b'|","lp":"%b"}' % amps_bookmarks.stamp(self.session.service.broker.wall_of(claimed.deadline)).encode()
+        back = b'|","lp":"%b"' % amps_bookmarks.stamp(self.session.service.broker.wall_of(claimed.deadline)).encode()
         frames: list[bytes] = []
         expired: list[ByRange] = []
         for run in segment_slices(handed):
             _, _, bodies, packed = run.segment.cells(run.lo, run.hi)
-            expired_indexes = self._expired_indexes(run, packed) if packed is not None else frozenset()
+            headers = _headers_of(packed)
+            expired_indexes = self._expired_indexes(headers)
             first = amps_bookmarks.place(run.grant.lane, run.lo)
             for number, body in enumerate(bodies):
                 if number in expired_indexes:
                     expired.append(ByRange(claimed.lease_id, run.grant.lane, run.lo + number, run.lo + number + 1))
                 else:
-                    frames.append(pack(b"%b%d%b" % (front, first + number, back), body))
+                    more = trace_fields(headers[number], run.grant.attempt) if self.traced and headers else b""
+                    frames.append(pack(b"%b%d%b%b}" % (front, first + number, back, more), body))
         data = b"".join(frames)
         self.lease_table.add(
             claimed.lease_no, SubscriptionLease(self, claimed.lease_id, claimed.count, claimed.deadline)
@@ -129,11 +145,13 @@ class QueueSubscription:
             self.session.expire(claimed.lease_no, expired)
         return len(data)
 
-    def _expired_indexes(self, run: SegmentSlice, packed: list[bytes]) -> frozenset[int]:
+    def _expired_indexes(self, headers: Sequence[Mapping[str, str]]) -> frozenset[int]:
         """Indexes of messages whose expiration has passed."""
+        limits = [(at, more[EXPIRES_AT]) for at, more in enumerate(headers) if EXPIRES_AT in more]
+        if not limits:
+            return frozenset()
         now = self.session.service.broker.wall()
-        limits = [_extras(extra).headers.get(EXPIRES_AT, "") if extra else "" for extra in packed]
-        return frozenset(at for at, limit in enumerate(limits) if _instant(limit, now) <= now)
+        return frozenset(at for at, limit in limits if _instant(limit, now) <= now)
 
     def begin(self) -> None:
         self.dispatcher = self.session.service.dispatcher(self.queue, self.group)
@@ -164,6 +182,20 @@ class QueueSubscription:
 
     async def end(self) -> None:
         await self.session.give_back(await self.leave())
+
+
+def _headers_of(packed: Sequence[bytes] | None) -> list[Mapping[str, str]]:
+    """The headers of each message. Empty if no message of the run has any."""
+    return [] if packed is None else [_extras(extra).headers if extra else {} for extra in packed]
+
+
+def trace_fields(headers: Mapping[str, str], attempt: int) -> bytes:
+    """Fields of a frame's header with the trace context of a message. Empty without a valid context."""
+    context = trace_context.context_of(headers.get(trace_context.PARENT), headers.get(trace_context.STATE))
+    if not context:
+        return b""
+    fields = b"".join(b',"%b":%b' % (name.encode(), quoted(value)) for name, value in context.items())
+    return fields if attempt == 1 else b'%b,"attempt":%d' % (fields, attempt)
 
 
 def _instant(limit: str, now: int) -> int:

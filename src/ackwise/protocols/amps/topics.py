@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from ackwise.core.filters import MOST_VISITS, ContentFilter, Document, Truth
@@ -52,7 +52,7 @@ class Topics:
     def _listeners(self, listener: TopicListener) -> dict[str, dict[TopicListener, None]]:
         return self._exact if listener.pattern is None else self._patterns
 
-    async def publish(self, topic: str, body: bytes) -> None:
+    async def publish(self, topic: str, body: bytes, context: Mapping[str, str]) -> None:
         """Send a message to the listeners of its topic, after their filters have judged it.
 
         A publisher waits for the filters, so its messages keep their order.
@@ -62,7 +62,7 @@ class Topics:
         verdicts = await self._judge(filters.values(), body) if filters else {}
         for listener in matching:
             known = listener.content_filter
-            listener.deliver(topic, body, True if known is None else verdicts[known.text])
+            listener.deliver(topic, body, True if known is None else verdicts[known.text], context)
 
     async def _judge(self, filters: Iterable[ContentFilter], body: bytes) -> dict[str, Truth]:
         """What each filter says about a message. The message is decoded once."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 from ackwise.core import cursors
+from ackwise.core.error_kinds import LONGEST_KIND
 from ackwise.core.validation import MAX_NAME
 from ackwise.protocols.native.resource_answers import resource_doc
 from ackwise.protocols.native.tables import LARGEST_PAGE, LISTS, TABLES, NativeTable
@@ -34,6 +35,7 @@ _KINDS: dict[str, Any] = {
     "latency": dict[str, int],
 }
 Text = Annotated[str, msgspec.Meta(max_length=MAX_NAME)]
+Kind = Annotated[str, msgspec.Meta(max_length=LONGEST_KIND)]
 Instant = Annotated[str, msgspec.Meta(max_length=64)]
 Cursor = Annotated[str, msgspec.Meta(max_length=cursors.LONGEST)]
 Flag = Annotated[str, msgspec.Meta(pattern="^(true|false)$")]
@@ -49,6 +51,7 @@ _FILTERS: dict[str, dict[str, Any]] = {
         "group": Text,
         "partition": Text,
         "reason": Text,
+        "kind": Kind,
         "after": Instant,
         "before": Instant,
         "offset": Annotated[int, msgspec.Meta(ge=0, le=1 << 31)],
@@ -103,6 +106,7 @@ class TableQuery(msgspec.Struct):
     group: Text | msgspec.UnsetType = msgspec.UNSET
     partition: Text | msgspec.UnsetType = msgspec.UNSET
     reason: Text | msgspec.UnsetType = msgspec.UNSET
+    kind: Kind | msgspec.UnsetType = msgspec.UNSET
     after: Instant | msgspec.UnsetType = msgspec.UNSET
     before: Instant | msgspec.UnsetType = msgspec.UNSET
     live_only: Flag | msgspec.UnsetType = msgspec.UNSET

@@ -10,6 +10,7 @@ from ackwise.broker import AsyncBroker
 from ackwise.core import queries as q
 from ackwise.core import validation
 from ackwise.core.commands import PurgeDead, Redrive
+from ackwise.core.error_kinds import LONGEST_KIND
 from ackwise.core.errors import BadInput, RedriveRefused, UnknownDeadLetter
 from ackwise.core.rows import DeadLetter
 from ackwise.core.versions import ANY, check_version
@@ -30,8 +31,8 @@ _REDRIVEN = "redriven"
 class DeadSelection(msgspec.Struct, forbid_unknown_fields=True):
     """Dead letters by `ids`, or by a filter. `all` selects every dead letter. With `dry_run` the server only counts.
 
-    `after` and `before` select by the time at which the message became a dead letter. One request changes at most
-    `limit` dead letters.
+    `kind` is an error with its variable parts replaced, as a dead letter shows it. `after` and `before` select by
+    the time at which the message became a dead letter. One request changes at most `limit` dead letters.
     """
 
     ids: Annotated[list[Id], msgspec.Meta(max_length=MOST_SELECTED)] | None = None
@@ -39,6 +40,7 @@ class DeadSelection(msgspec.Struct, forbid_unknown_fields=True):
     group: Name | None = None
     partition: Name | None = None
     reason: Name | None = None
+    kind: Annotated[str, msgspec.Meta(max_length=LONGEST_KIND)] | None = None
     after: Instant | None = None
     before: Instant | None = None
     all: bool = False
@@ -83,6 +85,7 @@ class ShownLetter(msgspec.Struct):
     transaction_id: str
     reason: str
     error: str
+    kind: str
     error_type: str
     failures: int
     deliveries: int
@@ -195,6 +198,7 @@ async def _select(call: Call, broker: AsyncBroker, body: DeadSelection) -> tuple
             group=body.group,
             partition=body.partition,
             reason=body.reason,
+            kind=body.kind,
             after_at=None if body.after is None else timestamps.parse(body.after, "after"),
             before_at=None if body.before is None else timestamps.parse(body.before, "before"),
             ids=body.ids,
@@ -208,7 +212,7 @@ async def _select(call: Call, broker: AsyncBroker, body: DeadSelection) -> tuple
 
 def _check(body: DeadSelection) -> None:
     """Raises `BadInput` unless the selection has either `all` or a filter."""
-    filters = (body.ids, body.queue, body.group, body.partition, body.reason, body.after, body.before)
+    filters = (body.ids, body.queue, body.group, body.partition, body.reason, body.kind, body.after, body.before)
     named = any(value is not None for value in filters)
     if named == body.all:
         raise BadInput('select dead letters with ids, with a filter such as queue, or with "all": true')
@@ -231,6 +235,7 @@ def _body(letter: DeadLetter) -> ShownLetter:
         transaction_id=letter.transaction_id,
         reason=letter.reason,
         error=letter.error,
+        kind=letter.kind,
         error_type=letter.error_type,
         failures=letter.failures,
         deliveries=letter.deliveries,

@@ -131,6 +131,7 @@ def _list_dead(arguments: Arguments) -> q.ListDead:
         group=arguments.text("group"),
         partition=arguments.text("partition"),
         reason=arguments.text("reason"),
+        kind=arguments.text("kind"),
         after_at=arguments.instant("after"),
         before_at=arguments.instant("before"),
         offset=arguments.count("offset", 0),

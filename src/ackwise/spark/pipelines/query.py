@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import threading
+import time
 from collections import Counter
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -15,13 +17,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ackwise.core.commands import ConfigureGroup, release_command
 from ackwise.core.errors import AckwiseError, Conflict
 from ackwise.core.extras import needed
+from ackwise.core.pipelines import LONGEST_ERROR, PipelineReport
 from ackwise.core.queries import GetQueue, ListGroups, ListLeases, QueueStats
-from ackwise.core.validation import MICROS
+from ackwise.core.validation import MAX_NAME, MICROS
 from ackwise.spark.connections import StoreConnection, open_connection
 from ackwise.spark.errors import marked_line, short_reason, translate_spark_errors
 from ackwise.spark.hadoop_files import HadoopFolder
 from ackwise.spark.pipelines.batch_driver import BatchDriver
 from ackwise.spark.pipelines.checkpoints import Identity, identity
+from ackwise.spark.pipelines.heartbeat import Heartbeat, pipeline_id
 from ackwise.spark.pipelines.plan import PIPELINE_POLICY, PipelinePlan
 from ackwise.spark.source.options import start_at
 from ackwise.spark.source.schemas import RANGES
@@ -95,6 +99,10 @@ class RunningPipeline:
         self._plan, self._connection, self._identity, self._progress = plan, connection, own_identity, progress
         self._checkpoint = checkpoint
         self._batches = BatchDriver(plan, connection.transport, own_identity.nonce[:8])
+        name = pipeline_id(plan.queue, plan.group, own_identity.claim_name)
+        self._heartbeat = Heartbeat(connection.transport, name, plan.queue, plan.group)
+        self._application = PipelineReport(host=socket.gethostname()[:MAX_NAME])
+        """What stays the same in each report."""
         self.totals = Totals()
         self._problem: BaseException | None = None
         self._query: StreamingQuery | None = None
@@ -150,6 +158,10 @@ class RunningPipeline:
             with translate_spark_errors():
                 self._query = self._started(spark, trigger)
                 self._spark = spark
+                context = spark.sparkContext
+                self._application.application_id = context.applicationId[:MAX_NAME]
+                self._application.ui_url = context.uiWebUrl or ""
+                self._heartbeat.start(self._report)
         except BaseException:
             self._display.close()
             self._connection.close()
@@ -270,13 +282,34 @@ class RunningPipeline:
     def _close(self) -> None:
         if not self._closed.acquire(blocking=False):
             return
+        taken_over = True
         try:
-            if not self._taken_over():
+            taken_over = self._taken_over()
+            if not taken_over:
                 self._release_claims()
             self._show(done=True)
         finally:
+            self._heartbeat.stop(None if taken_over else self._last_report)
             self._display.close()
             self._connection.close()
+
+    def _report(self) -> PipelineReport:
+        """The heartbeat of the running pipeline."""
+        totals = self.totals
+        counts = {name: getattr(totals, name) for name in ("rows", "acked", "retried", "dead", "outputs", "batches")}
+        return msgspec.structs.replace(self._application, lag=self.lag(), **counts)
+
+    def _last_report(self) -> PipelineReport:
+        """The report of the end: stopped, or failed with the error."""
+        problem = self._failure()
+        if problem is None:
+            return msgspec.structs.replace(self._report(), state="stopped")
+        return msgspec.structs.replace(
+            self._report(),
+            state="failed",
+            last_error=_one_line(problem)[:LONGEST_ERROR],
+            last_error_at=time.time_ns() // 1000,
+        )
 
     def _taken_over(self) -> bool:
         """Whether another run of the same checkpoint has taken over. It owns the claims then."""
@@ -295,11 +328,21 @@ class RunningPipeline:
         if held:
             self._connection.transport.send(release_command(held))
 
+    def _failure(self) -> BaseException | None:
+        """The error that ended the query. A query that was stopped has none."""
+        if self._problem is not None or self._stopping or self._query is None:
+            return self._problem
+        return self._query.exception()
+
     def _raise(self) -> None:
         """Raise the error that ended the query, in one line."""
-        problem = self._problem or (None if self._stopping else self.query.exception())
+        problem = self._failure()
         if problem is None:
             return
         if isinstance(problem, AckwiseError):
             raise problem
-        raise PipelineFailed(f"the pipeline failed: {marked_line(problem) or short_reason(problem)}") from problem
+        raise PipelineFailed(f"the pipeline failed: {_one_line(problem)}") from problem
+
+
+def _one_line(problem: BaseException) -> str:
+    return marked_line(problem) or short_reason(problem)
