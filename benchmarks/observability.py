@@ -95,7 +95,7 @@ def measure(url: str, batch: int, batches: int) -> dict[str, tuple[float, float]
             events.add(log.add)
             events.add(EventCounts(store.clock.now).add)
             events.on_first = handler.ask_sources
-            leave = handler.add_source(events.flush)
+            leave = handler.add_source(events.flush_and_count)
             try:
                 return job()
             finally:

@@ -106,8 +106,8 @@ MUTANTS = (
     Mutant(
         "a search shows a page's last message twice",
         "engine/reads/browse_newest.py",
-        "                hi = min(hi, below[2]) if",
-        "                hi = min(hi, below[2] + 1) if",
+        "            return below[2]\n",
+        "            return below[2] + 1\n",
         ("tests/engine/test_browse_newest.py",),
     ),
     Mutant(

@@ -24,7 +24,7 @@ from tools import browser as chromium
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "images"
-WIDTH, HEIGHT = 1280, 800
+WIDTH, HEIGHT = 1440, 900
 WARM_UP = 45.0
 """Seconds in which the demo gets leases, retries and rates before the first picture."""
 FLAGS = (

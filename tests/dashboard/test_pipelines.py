@@ -50,7 +50,7 @@ def test_pipeline_is_listed_with_counts_rate_and_link(reported: tuple[Site, Repo
     clock.advance(10)
     report("orders", rows=1500, acked=1400, dead=7, lag=12, host="driver", ui_url="http://driver:4040")
     page = site.get("/pipelines")
-    assert "orders → g running 1,500 150 1,400 0 7 0 12 10 s ago now driver Spark's page" in page.text
+    assert "orders group g running 1,500 150 1,400 0 7 0 12 now started 10 s ago driver Spark's page" in page.text
     assert 'href="http://driver:4040" rel="noreferrer noopener"' in page.source
     assert 'href="/dashboard/dead-letters?queue=orders&amp;group=g"' in page.source
 
@@ -62,9 +62,9 @@ def test_states_of_pipelines_are_shown(reported: tuple[Site, Report], clock: Man
     report("broken", state="failed", last_error=HOSTILE)
     clock.advance(31)
     page = site.get("/pipelines")
-    assert "quiet → g silent since 31 s ago" in page.text
-    assert "ended → g stopped" in page.text
-    assert f"broken → g failed {HOSTILE}" in page.text
+    assert "quiet group g silent since 31 s ago" in page.text
+    assert "ended group g stopped" in page.text
+    assert f"broken group g failed {HOSTILE}" in page.text
     assert HOSTILE not in page.source
 
 
@@ -72,8 +72,8 @@ def test_filters_choose_pipelines(reported: tuple[Site, Report]) -> None:
     site, report = reported
     report("a", "one")
     report("b", "two")
-    assert "a → one" in site.get("/pipelines?queue=a").text
-    assert "a → one" not in site.get("/pipelines?group=two").text
+    assert "a group one" in site.get("/pipelines?queue=a").text
+    assert "a group one" not in site.get("/pipelines?group=two").text
     assert "No pipeline of this queue and group" in site.get("/pipelines?queue=c").text
 
 
@@ -82,8 +82,8 @@ def test_pages_of_the_list_continue(reported: tuple[Site, Report], monkeypatch: 
     site, report = reported
     report("a")
     report("b")
-    assert "b → g" not in site.get("/pipelines").text
-    assert "b → g" in site.get("/pipelines?after=a/g").text
+    assert "b group g" not in site.get("/pipelines").text
+    assert "b group g" in site.get("/pipelines?after=a/g").text
 
 
 @pytest.mark.parametrize("url", ["javascript:alert(1)", "data:text/html,x", "", "ftp://host"])

@@ -340,16 +340,7 @@ class Model:
     def purge(self) -> tuple[int, int, int]:
         """Everything goes: how many stored and scheduled messages, and how many the groups had not finished."""
         stored = sum(len(lane) - self.starts[key] for key, lane in self.lanes.items())
-        skipped = 0
-        for (lane, _), view in self.views.items():
-            for seq in range(view.first, len(self.lanes[lane])):
-                cell = view.cells.setdefault(seq, Cell("ready"))
-                if cell.state not in ("acked", "dead", "expired", "skipped"):
-                    if cell.state == "leased" and cell.lease is not None:
-                        self.leases[cell.lease].lost.add((lane, seq))
-                    view.cells[seq] = Cell("skipped")
-                    skipped += 1
-            view.next = len(self.lanes[lane])
+        skipped = sum(self._skip_all(lane, view) for (lane, _), view in self.views.items())
         for lease in self.leases.values():
             if not lease.gone:
                 self.end_if_empty(lease, "purged")
@@ -359,6 +350,19 @@ class Model:
         for key, (_, maybe) in self.remembered.items():
             self.remembered[key] = -1, maybe
         return stored, scheduled, skipped
+
+    def _skip_all(self, lane: LaneKey, view: View) -> int:
+        skipped = 0
+        for seq in range(view.first, len(self.lanes[lane])):
+            cell = view.cells.setdefault(seq, Cell("ready"))
+            if cell.state in DONE:
+                continue
+            if cell.lease is not None:
+                self.leases[cell.lease].lost.add((lane, seq))
+            view.cells[seq] = Cell("skipped")
+            skipped += 1
+        view.next = len(self.lanes[lane])
+        return skipped
 
     def redrive(self, lane: LaneKey, seq: int, group: str, now: int) -> str:
         epoch, view = self.dead[lane, seq, group], self.views[lane, group]

@@ -276,22 +276,23 @@ class EventStream:
         self._only_keepers = len(listeners) == len(self._keepers)
 
     def emit(self, event: Event) -> None:
-        self._keep(event)
-        if not self._only_keepers:
-            self._emit_to_listeners(event)
-
-    def emit_later(self, source: EventSource) -> None:
-        self._keep(source)
-        if not self._only_keepers:
-            for event in source.events():
-                self._emit_to_listeners(event)
-
-    def _keep(self, event: Event | EventSource) -> None:
         for keeper in self._keepers:
             try:
                 keeper(event)
             except Exception as problem:
                 _warn(keeper, problem)
+        if not self._only_keepers:
+            self._emit_to_listeners(event)
+
+    def emit_later(self, source: EventSource) -> None:
+        for keeper in self._keepers:
+            try:
+                keeper(source)
+            except Exception as problem:
+                _warn(keeper, problem)
+        if not self._only_keepers:
+            for event in source.events():
+                self._emit_to_listeners(event)
 
     def _emit_to_listeners(self, event: Event) -> None:
         by_kind = self._by_kind
@@ -310,4 +311,4 @@ def _warn(listener: Callable[..., object], problem: Exception) -> None:
     name = getattr(listener, "__qualname__", type(listener).__name__)
     # With `python -W error` a warning is an exception.
     with suppress(RuntimeWarning):
-        warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=4)
+        warnings.warn(f"the event listener {name} failed: {problem!r}", RuntimeWarning, stacklevel=3)

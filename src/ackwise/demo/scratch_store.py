@@ -13,7 +13,7 @@ class ScratchStore:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="ackwise-demo-"))
         self.url = f"sqlite:///{self.folder.resolve()}/demo.db?durability=normal"
-        """Nobody needs this store after a power loss, so its commits do not wait for the disk."""
+        """The store ends with its process, so its commits do not wait for the disk."""
 
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import msgspec
 
 from ackwise.core.answers import PurgedQueue, QueuePurgePlace
@@ -9,7 +11,7 @@ from ackwise.core.commands import PurgeQueue
 from ackwise.core.ids import LeaseNo
 from ackwise.core.lane_range import LaneRange, merge_ranges
 from ackwise.core.lifecycle import Guard, LifecycleEvent, State, targets
-from ackwise.core.spans import Cursor, Lane, cut
+from ackwise.core.spans import Cursor, Lane, Span, cut
 from ackwise.engine import catalog, retention
 from ackwise.engine import cursors as engine_cursors
 from ackwise.engine.catalog import QueueRow
@@ -142,32 +144,35 @@ class _Chunk:
 
     def _skip_held(self, cursor: Cursor, below: int, lost: dict[LeaseNo, list[LaneRange]]) -> bool:
         """Cut the skipped messages out of the spans. Collects in `lost` what leases held."""
-        turn = self._turn
         while size := self.budget.slice:
-            spans = turn.spans("spans_in_order", lane=cursor.lane, grp=cursor.grp, after=0, limit=size)
-            free = self._lock_leases({span.lease for span in spans if span.lease is not None and span.lo < below})
-            for span in spans:
-                if span.lo >= below:
-                    return True
-                if span.lease is not None and span.lease not in free:
-                    return False
-                _, piece, after = cut(span, span.lo, below)
-                turn.replace_span(span, [after] if after is not None else [])
-                cursor.held -= len(piece)
-                cursor.skipped += len(piece)
-                self.budget.removed += 1
+            page = self._turn.spans("spans_in_order", lane=cursor.lane, grp=cursor.grp, after=0, limit=size)
+            spans = [span for span in page if span.lo < below]
+            usable = self._lock_leases(spans)
+            for span in usable:
+                self._skip_span(cursor, span, below)
                 if span.lease is not None:
-                    lost.setdefault(span.lease, []).append(piece.range)
+                    lost.setdefault(span.lease, []).append(span.part(span.lo, min(span.hi, below)).range)
+            if len(usable) < len(spans):
+                return False
             if len(spans) < size:
                 return True
         return False
 
-    def _lock_leases(self, leases: set[LeaseNo]) -> set[LeaseNo]:
-        """Lock those leases that no other turn holds. The turn waits for none, so it cannot deadlock."""
+    def _skip_span(self, cursor: Cursor, span: Span, below: int) -> None:
+        _, piece, after = cut(span, span.lo, below)
+        self._turn.replace_span(span, [after] if after is not None else [])
+        cursor.held -= len(piece)
+        cursor.skipped += len(piece)
+        self.budget.removed += 1
+
+    def _lock_leases(self, spans: list[Span]) -> list[Span]:
+        """The leading spans whose leases this turn could lock. The turn waits for no lease, so it cannot deadlock."""
+        leases = {span.lease for span in spans if span.lease is not None}
         if not leases:
-            return leases
+            return spans
         rows = self._turn.session.rows("leases_free", {"ids": msgspec.json.encode(sorted(leases)).decode()})
-        return {row[0] for row in rows}
+        free = {row[0] for row in rows}
+        return list(takewhile(lambda span: span.lease is None or span.lease in free, spans))
 
     def _save(self, cursor: Cursor, lost: dict[LeaseNo, list[LaneRange]]) -> None:
         """Write the cursor, and the leases that lost messages. A lease without messages ends."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from ackwise.core import answers, events
 from ackwise.core.errors import AckwiseError
@@ -14,7 +15,7 @@ _NEVER_REFUSED = frozenset((answers.Receipts, answers.Counted))
 """Answers that contain no refusal. A turn with a listener looks at each answer, so the usual ones are quick."""
 
 
-class TurnReport(NamedTuple):
+class TurnReport(msgspec.Struct, frozen=True):
     """What a committed turn did, for events that are built later. It keeps neither the turn nor its messages."""
 
     tally: Tally

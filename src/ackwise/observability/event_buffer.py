@@ -14,8 +14,11 @@ from typing import NamedTuple
 
 from ackwise.core.events import Event, EventSource, EventStream
 
-MOST_WAITING = 1000
-"""Maximum number of requests and turns that wait. The emitter of the last one runs the batch step: nothing is lost."""
+MOST_WAITING = 100
+"""Maximum number of requests and turns that wait. The emitter of the last one runs the batch step: nothing is lost.
+
+Larger batches are slower: the processor's cache has forgotten the first events when the batch step reads them.
+"""
 
 Entry = tuple[float, Event | EventSource]
 """What was emitted, and the time of the machine's clock at that moment, in seconds. A turn emits its report."""
@@ -48,6 +51,8 @@ class EventBuffer:
         self._consumers: list[Consumer] = []
         self._lock = threading.RLock()
         self._flushing = False
+        self._passed = 0
+        """Entries that were passed on since the last call of `flush_and_count`."""
         self.on_first: Callable[[], object] = lambda: None
         """Called when an event waits and none waited before. It must not block."""
         self._unsubscribe = stream.keep(self._keep)
@@ -71,22 +76,30 @@ class EventBuffer:
         elif len(waiting) >= MOST_WAITING:
             self.flush()
 
-    def flush(self) -> int:
-        """Pass the events that wait to the consumers. Returns their number. Waits for a flush of another thread."""
+    def flush(self) -> None:
+        """Pass the events that wait to the consumers. Waits for a flush of another thread."""
         with self._lock:
             if self._flushing:
-                return 0  # a consumer emitted an event or called back: the next flush takes it
+                return  # a consumer emitted an event or called back: the next flush takes it
             self._flushing = True
             try:
-                return self._pass_on()
+                self._pass_on()
             finally:
                 self._flushing = False
 
-    def _pass_on(self) -> int:
+    def flush_and_count(self) -> int:
+        """Flush. Returns how many events were passed on since the last call of this method."""
+        with self._lock:
+            self.flush()
+            count, self._passed = self._passed, 0
+        return count
+
+    def _pass_on(self) -> None:
         at, self._began_at = self._began_at, None
         # Other threads append meanwhile. Both statements are atomic, so their events stay for the next batch.
         entries = self._waiting[:]
         del self._waiting[: len(entries)]
+        self._passed += len(entries)
         batch = Batch(entries, self._now() if at is None else at)
         for consume in self._consumers:
             try:
@@ -96,4 +109,3 @@ class EventBuffer:
                 # With `python -W error` a warning is an exception.
                 with suppress(RuntimeWarning):
                     warnings.warn(f"the event consumer {name} failed: {problem!r}", RuntimeWarning, stacklevel=2)
-        return len(entries)

@@ -75,8 +75,8 @@ def installed_writer() -> WriterHandler | None:
 class WriterHandler(logging.Handler):
     """Writes records in a thread of its own, so that a slow stderr does not delay requests.
 
-    A source keeps what it logs until the thread asks for it. It logs in the thread that calls it, and returns the
-    number of its events.
+    A source keeps what it logs until the thread asks for it. It logs in the thread that calls it, and returns how many
+    events it had since the last call.
     """
 
     def __init__(self, stream: TextIO) -> None:

@@ -64,7 +64,7 @@ class Observer:
         writer = installed_writer()
         if writer is not None:
             # The thread that writes the log also runs the batch step.
-            self._leave_writer = writer.add_source(self.flush)
+            self._leave_writer = writer.add_source(self._events.flush_and_count)
             self._events.on_first = writer.ask_sources
         self._lag = 0.0
         self.load: Callable[[], Load] = lambda: Load({})
@@ -124,9 +124,9 @@ class Observer:
             task.cancel()
             self.stop_listening()
 
-    def flush(self) -> int:
-        """Log and count the events until now. Returns their number."""
-        return self._events.flush()
+    def flush(self) -> None:
+        """Log and count the events until now."""
+        self._events.flush()
 
     def stop_listening(self) -> None:
         """End logs and metrics. Writes the remaining sums to the log."""

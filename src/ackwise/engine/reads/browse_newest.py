@@ -17,7 +17,7 @@ from ackwise.core.rows import BrowsedMessage, NewestPage
 from ackwise.engine import catalog, segment_reads
 from ackwise.engine.catalog import GroupRow
 from ackwise.engine.cursors import seq_at
-from ackwise.engine.ports import Session
+from ackwise.engine.ports import Row, Session
 from ackwise.engine.reads.queues import ALWAYS, states_of
 from ackwise.engine.reads.registry import Snapshot, answers
 from ackwise.engine.segment import Segment, place, place_seq, to_end
@@ -42,7 +42,7 @@ Place = tuple[int, int, int]
 """Instant, lane and seq of a message. A later place is newer."""
 
 
-class _Range(NamedTuple):
+class _SegmentRange(NamedTuple):
     """Messages [lo, hi) of one segment."""
 
     stored_at: int
@@ -103,12 +103,12 @@ class _Search:
         page = self._page
         if self._left_out is not None and self._left_out >= self._below:
             page.incomplete, self._left_out = True, None
-        for segments, found in enumerate(self._ranges(), 1):
-            if self._left_out is not None and found.top < self._left_out:
+        for segments, messages in enumerate(self._ranges(), 1):
+            if self._left_out is not None and messages.top < self._left_out:
                 # The next message may be in a lane that the search does not see.
                 page.next = self._left_out
                 return page
-            page.next = self._compare(found)
+            page.next = self._compare(messages)
             if len(page.messages) >= self._query.limit or segments >= MOST_SEGMENTS or self._is_spent():
                 return page
         page.next = None
@@ -118,14 +118,14 @@ class _Search:
         visits = self._matcher.visits >= MOST_VISITS_IN_ALL
         return visits or self._page.scanned >= MOST_SCANNED or self._bytes >= SCAN_BYTES
 
-    def _ranges(self) -> Iterator[_Range]:
+    def _ranges(self) -> Iterator[_SegmentRange]:
         """Ranges of all lanes below the search's place, newest first. Opens a lane only when it may be next."""
-        opened: dict[int, _Range] = {}
+        opened: dict[int, _SegmentRange] = {}
         while self._heap:
             lane = -self._heap[0][1]
-            found = opened.pop(lane, None)
-            if found is not None:
-                yield found
+            messages = opened.pop(lane, None)
+            if messages is not None:
+                yield messages
             following = self._lanes[lane].following(self._below)
             if following is None or following.stored_at < self._from:
                 heapq.heappop(self._heap)
@@ -133,27 +133,27 @@ class _Search:
                 opened[lane] = following
                 heapq.heapreplace(self._heap, _reversed(following.top))
 
-    def _compare(self, found: _Range) -> Place:
+    def _compare(self, messages: _SegmentRange) -> Place:
         """Add the matching messages of a range, newest first. Returns the place of the last compared message."""
-        page, last = self._page, found.lo
-        for seq, message in self._in_state(found):
+        page, last = self._page, messages.lo
+        for seq, message in self._in_state(messages):
             if self._matcher.takes(message):
-                state = self._lanes[found.lane].states(self._group, found).get(seq)
-                page.messages.append(BrowsedMessage(message, *self._shown[found.lane], state))
+                state = self._lanes[messages.lane].states(self._group, messages).get(seq)
+                page.messages.append(BrowsedMessage(message, *self._shown[messages.lane], state))
                 if len(page.messages) >= self._query.limit:
                     last = seq
                     break
-        page.scanned += found.hi - last
-        return found.stored_at, found.lane, last
+        page.scanned += messages.hi - last
+        return messages.stored_at, messages.lane, last
 
-    def _in_state(self, found: _Range) -> Iterator[tuple[int, Message]]:
+    def _in_state(self, messages: _SegmentRange) -> Iterator[tuple[int, Message]]:
         """Messages of a range that have the wanted state, newest first. Reads the segment only if there are some."""
-        seqs = list(range(found.hi - 1, found.lo - 1, -1))
+        seqs = list(range(messages.hi - 1, messages.lo - 1, -1))
         if self._query.state is not None:
-            states = self._lanes[found.lane].states(self._group, found)
+            states = self._lanes[messages.lane].states(self._group, messages)
             seqs = [seq for seq in seqs if states.get(seq) == self._query.state]
         if seqs:
-            for segment in segment_reads.segments(self._session, found.lane, found.hi - 1, found.hi):
+            for segment in segment_reads.segments(self._session, messages.lane, messages.hi - 1, messages.hi):
                 self._bytes += segment.size
                 yield from ((seq, segment.message(seq)) for seq in seqs)
 
@@ -168,43 +168,51 @@ class _LaneWalk:
 
     def __init__(self, session: Session, lane: int, *, start: int, top: int) -> None:
         self._session, self._lane, self._start, self._top = session, LaneId(lane), start, top
-        self._ranges: Iterator[_Range] | None = None
+        self._ranges: Iterator[_SegmentRange] | None = None
         self._states: dict[int, str] = {}
         self._window = (0, 0)
 
-    def following(self, below: Place) -> _Range | None:
+    def following(self, below: Place) -> _SegmentRange | None:
         """The next range of messages before a place."""
         if self._ranges is None:
             self._ranges = self._walk(below)
         return next(self._ranges, None)
 
-    def _walk(self, below: Place) -> Iterator[_Range]:
-        top = self._top
-        newest = self._segment_at(top - 1)
-        if newest is not None and newest[2] > below[0]:
-            top = seq_at(self._session, self._lane, self._start, top, below[0] + 1)
-            newest = self._segment_at(top - 1)
-        rows = [newest] if newest is not None and top > self._start else []
+    def _walk(self, below: Place) -> Iterator[_SegmentRange]:
+        top, newest = self._newest(below)
+        rows = [newest] if newest is not None else []
         while rows:
             self._window = (rows[-1][1], top)
             for pos, first, stored_at in rows:
-                hi = min(place_seq(pos) + 1, top)
-                if (stored_at, self._lane) >= below[:2]:
-                    hi = min(hi, below[2]) if (stored_at, self._lane) == below[:2] else 0
-                if hi > max(first, self._start):
-                    yield _Range(stored_at, self._lane, max(first, self._start), hi)
+                lo, hi = max(first, self._start), min(place_seq(pos) + 1, top, self._end(stored_at, below))
+                if lo < hi:
+                    yield _SegmentRange(stored_at, self._lane, lo, hi)
             top = rows[-1][1]
             where = {"lo_pos": place(self._lane, self._start), "end_pos": place(self._lane, top), "limit": _PAGE}
             rows = self._session.rows("segment_places", where) if top > self._start else []
+
+    def _newest(self, below: Place) -> tuple[int, tuple[int, int, int] | None]:
+        """The seq below which the search begins, and the segment before it."""
+        newest = self._segment_at(self._top - 1)
+        if newest is None or newest[2] <= below[0]:
+            return self._top, newest
+        top = seq_at(self._session, self._lane, self._start, self._top, below[0] + 1)
+        return top, self._segment_at(top - 1)
+
+    def _end(self, stored_at: int, below: Place) -> int:
+        """The seq below which messages that were stored at an instant are before a place."""
+        if (stored_at, self._lane) == below[:2]:
+            return below[2]
+        return _ANY if (stored_at, self._lane) < below[:2] else 0
 
     def _segment_at(self, seq: int) -> tuple[int, int, int] | None:
         """Position, first seq and instant of the segment of a message."""
         row = self._session.row("segment_at", to_end(self._lane, seq)) if seq >= self._start else None
         return None if row is None else (row[0], row[1], row[2])
 
-    def states(self, group: GroupRow | None, found: _Range) -> dict[int, str]:
-        """States of the messages of a range. One look serves all ranges that one statement found."""
-        if group is not None and found.lo not in self._states:
+    def states(self, group: GroupRow | None, messages: _SegmentRange) -> dict[int, str]:
+        """States of the messages of a range. One look serves all ranges that one statement messages."""
+        if group is not None and messages.lo not in self._states:
             lo, hi = self._window
             self._states = states_of(self._session, group, self._lane, max(self._start, lo), hi)
         return self._states
@@ -238,25 +246,36 @@ def _parsed(text: str) -> ContentFilter:
 
 def _scheduled(snapshot: Snapshot, query: q.BrowseNewest, queue: int, part: int | None) -> NewestPage:
     """Scheduled messages, the one pushed last first. Their places have the lane 0 and their number as seq."""
-    session, matcher, page, size = snapshot.session, _Matcher(query), NewestPage([], None, 0), 0
-    from_at = 0 if query.after_at is None else query.after_at
-    until = ALWAYS[1] if query.before_at is None else query.before_at
+    matcher, page, size = _Matcher(query), NewestPage([], None, 0), 0
+    for no, prio, due_at, created_at, uuid, name in _scheduled_rows(snapshot.session, query, queue, part):
+        page.scanned += 1
+        message, read = _scheduled_message(snapshot.session, query, no, created_at)
+        size += read
+        if message is not None and matcher.takes(message):
+            shown = BrowsedMessage(message, name, uuid, prio, "scheduled", snapshot.shown(due_at))
+            page.messages.append(shown)
+        spent = page.scanned >= MOST_SCANNED or size >= SCAN_BYTES or matcher.visits >= MOST_VISITS_IN_ALL
+        if spent or len(page.messages) >= query.limit:
+            page.next = (created_at, 0, no)
+            return page
+    return page
+
+
+def _scheduled_rows(session: Session, query: q.BrowseNewest, queue: int, part: int | None) -> Iterator[Row]:
     below = ALWAYS[1] if query.after is None else query.after[2]
     while True:
         where = {"queue": queue, "part": part, "below": below, "limit": _SCHEDULED_PAGE}
         rows = session.rows("scheduled_newest", where)
-        for below, prio, due_at, created_at, uuid, name in rows:
-            page.scanned += 1
-            stored = session.row("scheduled_by_no", {"no": below}) if from_at <= created_at <= until else None
-            if stored is not None:
-                size += len(stored[6])
-                message = Segment(0, 0, created_at, stored[6]).message(0)
-                if matcher.takes(message):
-                    shown = BrowsedMessage(message, name, uuid, prio, "scheduled", snapshot.shown(due_at))
-                    page.messages.append(shown)
-            spent = page.scanned >= MOST_SCANNED or size >= SCAN_BYTES or matcher.visits >= MOST_VISITS_IN_ALL
-            if spent or len(page.messages) >= query.limit:
-                page.next = (created_at, 0, below)
-                return page
+        yield from rows
         if len(rows) < _SCHEDULED_PAGE:
-            return page
+            return
+        below = rows[-1][0]
+
+
+def _scheduled_message(session: Session, query: q.BrowseNewest, no: int, created_at: int) -> tuple[Message | None, int]:
+    """A scheduled message of the wanted time range, and the bytes that were read for it."""
+    until = ALWAYS[1] if query.before_at is None else query.before_at
+    if not (query.after_at or 0) <= created_at <= until:
+        return None, 0
+    row = session.row("scheduled_by_no", {"no": no})
+    return (None, 0) if row is None else (Segment(0, 0, created_at, row[6]).message(0), len(row[6]))

@@ -45,10 +45,10 @@ class LocatedMessage(NamedTuple):
 @answers(q.FindMessage)
 def find_message(snapshot: Snapshot, query: q.FindMessage) -> FoundMessage:
     located = locate(snapshot, query.partition_id, query.transaction_id, query.near)
-    found = message_at(snapshot, located) if located is not None else None
-    if found is None:
+    message = message_at(snapshot, located) if located is not None else None
+    if message is None:
         raise missing(query.partition_id, query.transaction_id)
-    return found
+    return message
 
 
 def locate(

@@ -23,19 +23,19 @@ MOST_TRACES = 100
 @answers(q.MessageTimeline)
 def message_timeline(snapshot: Snapshot, query: q.MessageTimeline) -> Timeline:
     located = _locate(snapshot, query)
-    found = message_at(snapshot, located) if located is not None else None
-    if located is None or found is None:
+    message = message_at(snapshot, located) if located is not None else None
+    if located is None or message is None:
         if query.partition_id is not None and query.transaction_id is not None:
             raise missing(query.partition_id, query.transaction_id)
         raise MessageNotFound(f"there is no message {query.seq} in lane {query.lane}")
-    groups = [_group(snapshot, view, located.letters) for view in found.groups]
+    groups = [_group(snapshot, view, located.letters) for view in message.groups]
     known = {group.group for group in groups}
     # A deleted group leaves its dead letters behind.
     for letter in located.letters:
         if letter[4] not in known:
             groups.append(GroupTimeline(letter[4], "dead"))
             _add_letter(groups[-1], letter)
-    return Timeline(found, groups, _traces(snapshot, located.partition_id, found.message.transaction_id))
+    return Timeline(message, groups, _traces(snapshot, located.partition_id, message.message.transaction_id))
 
 
 def _locate(snapshot: Snapshot, query: q.MessageTimeline) -> LocatedMessage | None:

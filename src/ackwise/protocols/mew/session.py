@@ -186,11 +186,8 @@ class MewSession:
         start = errors = 0
         while True:
             source = Source(text[start:], above + text.count("\n", 0, start))
-            parsed = yield from self._parse(source, is_first=not start)
+            parsed = yield from self._parse(source, is_first=not start, reads_only=reads_only)
             if parsed is None:
-                return False
-            if reads_only and (refusal := _first_change(parsed.statements)) is not None:
-                yield error_line(pointed(refusal, source.text), source.above)
                 return False
             outcome = yield from self._run_statements(parsed, params, source, keep_going=keep_going, events=events)
             if outcome == "stopped":
@@ -205,8 +202,11 @@ class MewSession:
             if not keep_going or start >= len(text) or not parsed.resume or errors >= MOST_ERRORS:
                 return False
 
-    def _parse(self, source: Source, *, is_first: bool) -> Flow[Parsed | None]:
-        """Parse up to the first error. None if the parser is overloaded after earlier statements of the text ran."""
+    def _parse(self, source: Source, *, is_first: bool, reads_only: bool) -> Flow[Parsed | None]:
+        """Parse up to the first error.
+
+        None if the parser is overloaded after earlier statements of the text ran, or if a statement may not run.
+        """
         try:
             parsed: Parsed = parse(source.text) if is_quick(source.text) else (yield Parse(source.text, self._caller))
         except Overloaded as problem:
@@ -218,6 +218,10 @@ class MewSession:
         for word, name, (line, column) in parsed.skipped:
             message = f"{word} '{name}' was read over: it has no effect"
             yield Note("notice", "not_supported", "NOT_SUPPORTED", message, line + source.above, column)
+        refusal = _first_change(parsed.statements) if reads_only else None
+        if refusal is not None:
+            yield error_line(pointed(refusal, source.text), source.above)
+            return None
         return parsed
 
     def _run_statements(
