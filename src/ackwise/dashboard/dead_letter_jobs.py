@@ -118,7 +118,7 @@ class DeadLetterJobs:
             raise Overloaded(f"{MOST_RUNNING} jobs of dead letters run already; wait until one of them ends")
         if action == "replay" and total > MOST_REPLAYED:
             raise BadInput(f"one replay takes {MOST_REPLAYED:,} dead letters, and {total:,} match; narrow the filter")
-        job = DeadLetterJob(secrets.token_hex(8), action, selection, total, broker.store.clock.now())
+        job = DeadLetterJob(secrets.token_hex(8), action, selection, total, broker.wall())
         self._jobs[job.id] = job
         for id in [id for id, old in self._jobs.items() if not old.is_running][: max(0, len(self._jobs) - MOST_KEPT)]:
             del self._jobs[id]
@@ -139,14 +139,14 @@ class DeadLetterJobs:
             job.error = "internal error; the server's log has more"
             raise
         finally:
-            job.ended_at = broker.store.clock.now()
+            job.ended_at = broker.wall()
             self._snapshots.clear()
             self._live.changed(DEAD)
 
     async def _follow(self, broker: AsyncBroker, job: DeadLetterJob) -> None:
         """Handle page by page. A handled letter leaves the list, a refused one lies behind the next page's place."""
         place: tuple[int, int] | None = None
-        while not job.stopped:
+        while not _ends(broker, job):
             page = await broker.ask(job.selection.listing(PAGE, place))
             await self._handle(broker, job, [letter.id for letter in page.letters])
             place = page.next
@@ -157,7 +157,7 @@ class DeadLetterJobs:
         """Push copies of the letters, the oldest first. The list has the newest first, so the job reads it whole."""
         ids: list[str] = []
         place: tuple[int, int] | None = None
-        while len(ids) <= MOST_REPLAYED:
+        while len(ids) <= MOST_REPLAYED and not _ends(broker, job):
             page = await broker.ask(job.selection.listing(PAGE, place))
             ids += [letter.id for letter in page.letters]
             place = page.next
@@ -167,10 +167,17 @@ class DeadLetterJobs:
 
     async def _handle(self, broker: AsyncBroker, job: DeadLetterJob, ids: list[str]) -> None:
         for at in range(0, len(ids), CHUNK):
-            if job.stopped:
+            if _ends(broker, job):
                 return
             job.note(await _apply(broker, job.action, ids[at : at + CHUNK]))
             self._live.changed(DEAD)
+
+
+def _ends(broker: AsyncBroker, job: DeadLetterJob) -> bool:
+    """Whether the job ends before its next turn. A server that drains stops it."""
+    if broker.draining:
+        job.stopped = True
+    return job.stopped
 
 
 async def _apply(broker: AsyncBroker, action: Action, ids: list[str]) -> Mapping[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -41,6 +42,9 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
+
+
+_QUEUE_TOPIC = re.compile(r"q-[0-9a-f]{16}")
 
 
 def queue_topic(queue: str) -> str:
@@ -99,7 +103,7 @@ class LiveEvents:
     def response(self, broker: AsyncBroker, topics: str) -> Response:
         """The stream of a page, or 503 if too many pages are open."""
         named = frozenset(topics.split()[: MOST_TOPICS + 1])
-        if not named or len(named) > MOST_TOPICS or not all(t in TOPICS or t.startswith("q-") for t in named):
+        if not named or len(named) > MOST_TOPICS or not all(t in TOPICS or _QUEUE_TOPIC.fullmatch(t) for t in named):
             raise BadInput(f"topics must have between 1 and {MOST_TOPICS} known topics")
         if self._stopped.is_set() or broker.draining or len(self._subscribers) >= MOST_SUBSCRIBERS:
             return JSONResponse({"error": "too many open pages"}, 503, headers={"retry-after": "10"})
@@ -125,7 +129,7 @@ class LiveEvents:
         self._count_topics()
         for topic in subscriber.topics:
             self._echoes.setdefault(topic, [time.monotonic() + ECHOES[0]])
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(broker))
 
     def _leave(self, subscriber: Subscriber) -> None:
@@ -134,6 +138,8 @@ class LiveEvents:
         if not self._subscribers and self._task is not None:
             self._task.cancel()
             self._task = None
+            self._echoes.clear()
+            self._changed.clear()
 
     def _count_topics(self) -> None:
         self._wanted = frozenset().union(*(subscriber.topics for subscriber in self._subscribers))
@@ -157,7 +163,9 @@ class LiveEvents:
 
     def _flush(self, now: float) -> None:
         """Notify the pages of changes, of echoes and, when it is due, of all topics."""
-        changed, self._changed = self._changed, set()
+        # Other threads add topics meanwhile: a copy, and each topic of it removed by itself.
+        changed = frozenset(self._changed.copy())
+        self._changed.difference_update(changed)
         topics = changed | self._due_echoes(now)
         self._echoes |= {topic: [now + delay for delay in ECHOES] for topic in changed}
         if now >= self._poll_at:

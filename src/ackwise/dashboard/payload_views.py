@@ -18,7 +18,7 @@ LARGEST_VIEW = 256 << 10
 """Bytes of an indented payload."""
 LONGEST_SHOWN = 64 << 10
 """Bytes of a payload that a page shows. The download has the rest."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
 """Control characters, shown by the Unicode characters that picture them."""
 

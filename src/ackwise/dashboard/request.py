@@ -48,7 +48,7 @@ class PageRequest:
         """Fields of the form of a POST. A field that the form has several times has its last value."""
         self.fields: dict[str, list[str]] = {}
         """All values of each field, for check boxes."""
-        self.now: int = broker.store.clock.now()
+        self.now: int = broker.wall()
         cookie = request.cookies.get(COOKIE, "")
         self._new_cookie = not valid_cookie(cookie)
         self._cookie = new_cookie() if self._new_cookie else cookie
@@ -192,7 +192,6 @@ class PageRequest:
             "read_only": dashboard.guard.read_only,
             "label": dashboard.label,
             "now": self.now,
-            "clock_shift": self.broker.store.clock.shift(),
             "form_token": token_of(self._cookie),
             "token_field": TOKEN_FIELD,
             "notice": "" if self.is_block else unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:LONGEST_NOTICE],

@@ -47,8 +47,10 @@ def report(turn: Turn, command: ReportPipeline) -> Counted:
 
 
 def _restarts(before: bytes, now: PipelineReport) -> bool:
-    """Whether a pipeline that had ended runs again under its id."""
-    return now.state == "running" and _report(before).state != "running"
+    """Whether the report comes from another run: the pipeline had ended, or its driver was killed."""
+    old = _report(before)
+    ended = old.state != "running" or now.rows < old.rows or now.application_id != old.application_id
+    return now.state == "running" and ended
 
 
 def forget(turn: Turn, limit: int) -> int:

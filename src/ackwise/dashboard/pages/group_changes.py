@@ -55,6 +55,11 @@ def _target(given: Mapping[str, str], now: int) -> Target:
     raise BadInput("choose the start, the end, a time or a seq")
 
 
+def _fixed_end(target: Target, now: int) -> Target:
+    """The end as of now: messages that come after the preview are not skipped."""
+    return Target(now + 1, "time", target.partition, target.text) if target.to == "end" else target
+
+
 async def ask_seek(page: PageRequest) -> Response:
     """The form, and a preview of what would move once a target is chosen. Changes nothing."""
     page.require(CHANGE)
@@ -65,7 +70,7 @@ async def ask_seek(page: PageRequest) -> Response:
     problem, status = "", 200
     if page.query.get("to"):
         try:
-            target = _target(page.query, page.broker.wall())
+            target = _fixed_end(_target(page.query, page.broker.wall()), page.broker.wall())
             query = PreviewSeek(queue=queue, group=group, to=target.to, by=target.by, partition=target.partition)
             preview = await page.ask(query)
         except AckwiseError as error:

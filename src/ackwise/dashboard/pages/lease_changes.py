@@ -18,10 +18,10 @@ DEFAULT_EXTENSION = "60s"
 
 
 async def extend(page: PageRequest) -> Response:
-    """Set the deadline to a time from now."""
+    """Move the deadline by a time."""
     lease = await page.ask(GetLease(lease_id=page.params["lease"]))
     length = lease_micros(duration_of(page.form.get("for", "") or DEFAULT_EXTENSION, "the time"))
-    answer = await page.send(Extend(lease_id=lease.lease_id, lease=length))
+    answer = await page.send(Extend(lease_id=lease.lease_id, add=length))
     if answer.deadline is None:
         raise LeaseLost(f"lease {lease.lease_id} has ended; its messages may have another holder")
     until = exact(page.broker.wall_of(answer.deadline))
