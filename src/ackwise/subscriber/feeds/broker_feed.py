@@ -164,6 +164,7 @@ class BrokerFeed:
             raise
         if count:
             self._unanswered = None
+        self._log_turn("settled", done)
         for delivery, entry, answer in zip(done, entries, answers, strict=True):
             delivery.client_delivery.note(answer)
             self.settled(delivery)
@@ -172,8 +173,6 @@ class BrokerFeed:
                 log.warning("%s of %s was settled too late (%s)", delivery.id, delivery.queue, answer.verdict)
             elif entry.outcome in _FAILURES:
                 log_next_attempt(delivery, answer)
-        if done:
-            debug_records.write(log, "settled", queue=self._subscription.queue, messages=len(done))
         return self._deliveries(handed)
 
     def _claim_for(self, room: int) -> tuple[Claim, int]:
@@ -195,12 +194,15 @@ class BrokerFeed:
         # The batches are built without the key, so that `close` releases their messages.
         batches = [self.connection.batch(claimed, self._claim) for claimed in handed]
         deliveries = [BrokerDelivery(client_delivery, self) for batch in batches for client_delivery in batch]
-        if deliveries:
-            debug_records.write(log, "claimed", queue=self._subscription.queue, messages=len(deliveries))
+        self._log_turn("claimed", deliveries)
         for delivery in deliveries:
             if delivery.settleable:
                 self.held.hold(delivery, delivery.client_delivery.lease)
         return deliveries
+
+    def _log_turn(self, message: str, deliveries: Sequence[BrokerDelivery]) -> None:
+        if deliveries:
+            debug_records.write(log, message, queue=self._subscription.queue, messages=len(deliveries))
 
     # claims
 
