@@ -17,13 +17,13 @@ from ackwise.dashboard.snapshots import Snapshots
 
 Action = Literal["redrive", "replay", "purge"]
 DONE: Mapping[Action, str] = {"redrive": "redriven", "replay": "replayed", "purge": "purged"}
-"""What a letter is after the action."""
+"""Result of a letter on which the action succeeded."""
 MOST_RUNNING = 4
 """Jobs that run at the same time."""
 MOST_KEPT = 50
 """Jobs whose results stay visible."""
 CHUNK = 200
-"""Letters of one turn. Other commands wait for a turn."""
+"""Letters of one turn. Other commands wait while a turn runs."""
 PAGE = 1000
 """Letters that one query reads."""
 MOST_REPLAYED = 100_000
@@ -40,7 +40,7 @@ class UnknownJob(NotFound):
 
 
 class DeadLetterJob:
-    """One job: what it does, how far it is, and what became of the letters."""
+    """One job: its action, its progress and the results of its letters."""
 
     def __init__(self, id: str, action: Action, selection: DeadSelection, total: int, now: int) -> None:
         self.id, self.action, self.selection = id, action, selection
@@ -92,10 +92,10 @@ class DeadLetterJob:
 
 
 class DeadLetterJobs:
-    """The jobs of a dashboard. They end with the server: a letter is either done or untouched."""
+    """The jobs of a dashboard. They end with the server. Each letter is then either handled or unchanged."""
 
     def __init__(self, live: LiveEvents, snapshots: Snapshots) -> None:
-        """Open pages follow a job through `live`. At its end `snapshots` forget what they read before."""
+        """`live` notifies open pages of a job's progress. At the end of a job, `snapshots` drops its cached reads."""
         self._jobs: OrderedDict[str, DeadLetterJob] = OrderedDict()
         self._live, self._snapshots = live, snapshots
 
@@ -144,7 +144,7 @@ class DeadLetterJobs:
             self._live.changed(DEAD)
 
     async def _follow(self, broker: AsyncBroker, job: DeadLetterJob) -> None:
-        """Handle page by page. A handled letter leaves the list, a refused one lies behind the next page's place."""
+        """Handle page by page. A handled letter leaves the list. The next page begins after a refused letter."""
         place: tuple[int, int] | None = None
         while not _ends(broker, job):
             page = await broker.ask(job.selection.listing(PAGE, place))
@@ -154,7 +154,7 @@ class DeadLetterJobs:
                 return
 
     async def _replay(self, broker: AsyncBroker, job: DeadLetterJob) -> None:
-        """Push copies of the letters, the oldest first. The list has the newest first, so the job reads it whole."""
+        """Push copies, the oldest first. The list has the newest first, so the job reads the whole list first."""
         ids: list[str] = []
         place: tuple[int, int] | None = None
         while len(ids) <= MOST_REPLAYED and not _ends(broker, job):
@@ -187,12 +187,12 @@ async def _apply(broker: AsyncBroker, action: Action, ids: list[str]) -> Mapping
     if action == "replay":
         return await _replay(broker, ids)
     count = (await broker.send(PurgeDead(ids=ids))).count
-    # A purge answers only a number. Letters that it did not find were gone before.
+    # A purge returns only a count. The letters beyond the count no longer existed.
     return {id: DONE["purge"] if at < count else GONE[0] for at, id in enumerate(ids)}
 
 
 async def _replay(broker: AsyncBroker, ids: list[str]) -> Mapping[str, str]:
-    """Push copies in one turn. If a copy is refused, the turn pushes none: then each letter gets a turn of its own."""
+    """Push copies in one turn. If the turn refuses a copy, it pushes none. Each letter then gets its own turn."""
     try:
         return (await broker.send(Replay(ids=ids))).results
     except (BadInput, Conflict, NotFound) as problem:

@@ -84,7 +84,7 @@ def exact(instant: int | None) -> str:
 
 @pass_context
 def ago(context: Context, instant: int | None) -> Markup | str:
-    """How long ago an instant was, or in how long it is, with the exact time on hover."""
+    """Distance from now, such as `5 min ago` or `in 2 h`, with the exact time on hover."""
     if instant is None:
         return NOTHING
     distance = (context["now"] - instant) / MICROS
@@ -94,7 +94,7 @@ def ago(context: Context, instant: int | None) -> Markup | str:
 
 @pass_context
 def age(context: Context, instant: int | None) -> Markup | str:
-    """How old an instant is, as a duration with the exact time on hover."""
+    """Age of an instant as a duration, with the exact time on hover."""
     if instant is None:
         return NOTHING
     text = duration(max(0.0, (context["now"] - instant) // MICROS))
@@ -110,7 +110,7 @@ def _coarse(seconds: float) -> str:
 
 
 def clip(text: str, longest: int = 120) -> str:
-    """The begin of a text. The macro `long_text` also shows the rest."""
+    """The beginning of a text. The macro `long_text` also shows the rest."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -120,6 +120,6 @@ def unformatted(text: str) -> str:
 
 
 def add_formats(environment: Environment) -> None:
-    """Give the filters to an environment of templates."""
+    """Add the filters to an environment of templates."""
     formats: list[Any] = [count, counted, short, rate, duration, size, exact, ago, age, clip, unformatted]
     environment.filters.update({format.__name__: format for format in formats})

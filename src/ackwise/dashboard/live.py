@@ -1,4 +1,4 @@
-"""Live events: tells open pages that something changed, at most once per second and topic."""
+"""Live events: notify open pages of changed topics, at most once per second and topic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUEUES, DEAD, GRAPH, PIPELINES, CLOCK = "queues", "dead", "graph", "pipelines", 
 TOPICS = frozenset({QUEUES, DEAD, GRAPH, PIPELINES, CLOCK})
 """`clock` has no events: it changes when every topic counts as changed."""
 MOST_SUBSCRIBERS = 200
-"""Open pages with live events. A page beyond them works, but does not update itself."""
+"""Open pages with live events. A further page works, but does not update itself."""
 MOST_TOPICS = 20
 """Topics of one page."""
 FLUSH_EVERY = 1.0
@@ -29,9 +29,9 @@ POLL_LOCAL, POLL_SHARED = 15.0, 5.0
 """Seconds after which every topic counts as changed: ages grow, and other processes write to the same store. Other
 servers write to a PostgreSQL more often than other processes to a file."""
 ECHOES = (2.2, 10.0)
-"""Seconds after a change at which it is told again: a page that asks directly after the change may get a cached read
-of before it. The second echo is for reads that are cached for longer because they are slow. A new page gets the first
-echo, too, because changes before its connection were not told."""
+"""Seconds after a change at which the change is reported again. A page that reads directly after the change may get a
+cached result that is older than the change. The second echo is for slow reads, which stay cached for longer. A new page
+also gets the first echo, because it has missed the changes before its connection."""
 HEARTBEAT = 20.0
 """Seconds after which an idle connection gets a comment, so that a lost client is noticed."""
 RETRY_MILLIS = 2000
@@ -74,7 +74,7 @@ class Subscriber:
 class LiveEvents:
     """Collects the events of a store while pages are open, and notifies the pages.
 
-    Without an open page nothing listens to the store.
+    Without an open page it has no subscription to the store's events.
     """
 
     def __init__(self, stream_seconds: float) -> None:
@@ -86,7 +86,7 @@ class LiveEvents:
         """Whether a page shows one queue."""
         self._changed: set[str] = set()
         self._echoes: dict[str, list[float]] = {}
-        """When each topic is told again."""
+        """Times of the next echoes of each topic."""
         self._poll = self._poll_at = 0.0
         self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -176,7 +176,7 @@ class LiveEvents:
                 subscriber.notify(topics)
 
     def _due_echoes(self, now: float) -> set[str]:
-        """Topics that are told again now."""
+        """Topics whose next echo is due."""
         due = {topic for topic, times in self._echoes.items() if times[0] <= now}
         for topic in due:
             self._echoes[topic].pop(0)

@@ -1,4 +1,4 @@
-"""Reports of pipelines that run elsewhere. The store keeps the newest of each for a week."""
+"""Reports of pipelines in other processes. The store keeps the newest report of each pipeline for a week."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _restarts(before: bytes, now: PipelineReport) -> bool:
 
 
 def forget(turn: Turn, limit: int) -> int:
-    """Remove pipelines without a report for a long time."""
+    """Remove pipelines whose newest report is older than `KEPT_FOR`."""
     return turn.session.run("pipelines_forget", {"before": turn.wall - KEPT_FOR, "limit": limit})
 
 

@@ -1,4 +1,4 @@
-"""Changes of a group: seek, with a preview of what moves, and delete."""
+"""Changes of a group: seek with a preview, and delete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIELDS = ("to", "at", "seq", "partition")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a seek goes. `text` says it to people."""
+    """Target of a seek. `text` describes the target to the user."""
 
     to: Literal["start", "end"] | int
     by: Literal["time", "seq"]
@@ -61,7 +61,7 @@ def _fixed_end(target: Target, now: int) -> Target:
 
 
 async def ask_seek(page: PageRequest) -> Response:
-    """The form, and a preview of what would move once a target is chosen. Changes nothing."""
+    """The form, and a preview if the user has chosen a target. Changes nothing."""
     page.require(CHANGE)
     queue, group = page.params["queue"], page.params["group"]
     details = await page.ask(GetGroup(queue=queue, group=group))
@@ -113,7 +113,7 @@ async def ask_delete(page: PageRequest, error: str = "", status: int = 200) -> R
         question=f"Delete group {group_name(group)} of queue {queue} with its positions and leases?",
         details=(
             f"{stats.lag:,} messages that it has not finished; the queue keeps them",
-            f"{stats.leases:,} leases, which end: their consumers cannot settle any more",
+            f"{stats.leases:,} leases, which end; their consumers can no longer settle",
             f"{stats.dead:,} dead letters, which stay and can be replayed as new messages",
         ),
         fields={"version": version},

@@ -1,4 +1,4 @@
-"""Groups: where each consumer group of a queue stands, and its progress in each partition."""
+"""Groups: lag and state of each consumer group, and its progress in each partition."""
 
 from __future__ import annotations
 

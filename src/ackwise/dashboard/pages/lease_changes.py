@@ -33,7 +33,7 @@ async def ask_release(page: PageRequest) -> Response:
     lease = await page.ask(GetLease(lease_id=page.params["lease"]))
     return page.confirm(
         title=f"Release the lease {lease.lease_id}?",
-        question=f"The queue {lease.queue} gets back {counted(lease.held, 'message')}. It costs them no failure.",
+        question=f"The queue {lease.queue} gets back {counted(lease.held, 'message')}. A release counts no failure.",
         details=[
             f"Group: {lease.group}",
             f"Owner: {lease.owner or 'without a name'}. The owner can no longer settle the messages.",

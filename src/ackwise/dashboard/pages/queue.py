@@ -22,7 +22,7 @@ PARTITIONS, LEASES, MOST_GROUPS = 25, 25, 50
 
 
 class QueueParts(NamedTuple):
-    """What the page reads of a queue."""
+    """Data of a queue that the page shows."""
 
     info: QueueInfo
     stats: Stats
@@ -61,7 +61,7 @@ async def show(page: PageRequest) -> Response:
 
 
 async def _read(page: PageRequest, queue: str, partition: str, lease: tuple[int, str] | None) -> QueueParts:
-    """The parts of the page. Each has its own place in the cache, so that pages of a list share the others."""
+    """The parts of the page. Each part has its own cache key, so all pages of one list share the other parts."""
     info, stats, partitions, leases = await asyncio.gather(
         page.cached(("queue", queue), GetQueue(queue=queue)),
         page.cached(("queue_stats", queue), QueueStats(queue=queue)),
