@@ -11,7 +11,7 @@ from typing import Literal
 from ackwise.broker import AsyncBroker
 from ackwise.core.commands import PurgeDead, Redrive, Replay
 from ackwise.core.errors import AckwiseError, BadInput, Conflict, NotFound, Overloaded
-from ackwise.dashboard.dead_selection import DeadSelection
+from ackwise.dashboard.dead_selection import LetterSelection
 from ackwise.dashboard.live import DEAD, LiveEvents
 from ackwise.dashboard.snapshots import Snapshots
 
@@ -42,7 +42,7 @@ class UnknownJob(NotFound):
 class DeadLetterJob:
     """One job: its action, its progress and the results of its letters."""
 
-    def __init__(self, id: str, action: Action, selection: DeadSelection, total: int, now: int) -> None:
+    def __init__(self, id: str, action: Action, selection: LetterSelection, total: int, now: int) -> None:
         self.id, self.action, self.selection = id, action, selection
         self.total = total
         """Letters that matched when the job began."""
@@ -112,7 +112,7 @@ class DeadLetterJobs:
     def running(self) -> int:
         return sum(job.is_running for job in self._jobs.values())
 
-    def start(self, broker: AsyncBroker, action: Action, selection: DeadSelection, total: int) -> DeadLetterJob:
+    def start(self, broker: AsyncBroker, action: Action, selection: LetterSelection, total: int) -> DeadLetterJob:
         """Begin a job. Raises `Overloaded` if too many run."""
         if self.running >= MOST_RUNNING:
             raise Overloaded(f"{MOST_RUNNING} jobs of dead letters run already; wait until one of them ends")

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from ackwise.core.errors import BadInput
 from ackwise.dashboard.dead_letter_jobs import DONE, MOST_REFUSED, Action
-from ackwise.dashboard.dead_selection import DeadSelection, selection
+from ackwise.dashboard.dead_selection import LetterSelection, selection
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import CHANGE, get, post
 
@@ -35,7 +35,7 @@ async def ask(page: PageRequest) -> Response:
     page.require(CHANGE)
     job_id = page.query.get("job")
     if job_id:
-        chosen = DeadSelection(ids=tuple(page.dashboard.jobs.find(job_id).refused))
+        chosen = LetterSelection(ids=tuple(page.dashboard.jobs.find(job_id).refused))
     else:
         chosen = selection(page.query, page.broker.wall(), page.query.getlist("id"))
         if "selection" in page.query and chosen.ids is None:
@@ -46,7 +46,7 @@ async def ask(page: PageRequest) -> Response:
 
 
 async def _confirm(
-    page: PageRequest, action: Action, chosen: DeadSelection, error: str = "", status: int = 200
+    page: PageRequest, action: Action, chosen: LetterSelection, error: str = "", status: int = 200
 ) -> Response:
     count = await chosen.count(page.broker)
     back = page.link(PAGE, **chosen.keywords()) if chosen.ids is None else page.link(PAGE)
@@ -74,7 +74,7 @@ async def _confirm(
     )
 
 
-def _typed(chosen: DeadSelection) -> str:
+def _typed(chosen: LetterSelection) -> str:
     """Text that confirms a purge by filter: the queue's name if the filter has one, else `EVERY`."""
     return chosen.queue or EVERY
 

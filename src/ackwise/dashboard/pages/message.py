@@ -16,7 +16,7 @@ from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import get
 
 
-class ShownMessage(msgspec.Struct, frozen=True):
+class MessageView(msgspec.Struct, frozen=True):
     """A message as the page shows it, without its whole payload: open pages share it."""
 
     queue: str
@@ -73,10 +73,10 @@ async def show(page: PageRequest) -> Response:
     )  # fmt: skip
 
 
-async def _read(page: PageRequest) -> ShownMessage:
+async def _read(page: PageRequest) -> MessageView:
     timeline = await find(page)
     located, message = timeline.found, timeline.found.message
-    return ShownMessage(
+    return MessageView(
         queue=located.queue.name,
         partition=located.partition,
         priority=located.priority,
