@@ -30,7 +30,7 @@ ROUNDS = 5
 WARM_UP = 3
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"}
 BUDGETS = {
-    "HTTP push (Queen)": (19, 25),
+    "HTTP push (Queen)": (20, 26),
     "HTTP pop (Queen)": (26, 40),
     "HTTP ack (Queen)": (22, 25),
     "embedded push": (18, 24),

@@ -92,8 +92,8 @@ def test_cancelled_message_is_linked_and_not_nested(
         client.subscribe(ORDERS, inbox, on_error="cancel")
         client.publish(ORDERS, "bad")
         inbox.until(2)
-        until(lambda: len(named(spans, "process orders")) == 2)
-    (send,), (first, second) = named(spans, "send orders"), named(spans, "process orders")
+        until(lambda: len(named(spans, "process orders")) >= 2)
+    (send,), (first, second) = named(spans, "send orders"), named(spans, "process orders")[:2]
     assert parent_of(first) == id_of(send)
     assert (parent_of(second), linked_by(second)) == (None, [id_of(send)])
     assert [message.attempt for message in inbox.messages[:2]] == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -46,7 +47,8 @@ def test_errors_are_one_line_and_tell_failure_from_misuse(ackwise: Ackwise, url:
     assert ackwise("queue", "list", "--nonsense").code == 2
 
 
-def test_reading_command_creates_no_store(ackwise: Ackwise) -> None:
+def test_reading_command_creates_no_store(ackwise: Ackwise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACKWISE_URL", f"sqlite:///{tmp_path}/none.db")
     said = ackwise("queue", "list")
     assert (said.code, "there is no store at" in said.err) == (1, True)
     assert ackwise("check").code == 1

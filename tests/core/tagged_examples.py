@@ -36,8 +36,9 @@ def tagged_classes() -> list[type[msgspec.Struct]]:
 
 def _below(kind: type[msgspec.Struct]) -> Iterator[type[msgspec.Struct]]:
     for subclass in kind.__subclasses__():
-        if subclass.__module__.startswith(("ackwise.core.", "ackwise.wire.", "ackwise.graph.", "msgspec.")):
+        if subclass.__module__.startswith(("ackwise.core.", "ackwise.wire.", "ackwise.graph.")):
             yield subclass
+        if subclass.__module__.startswith(("ackwise.", "msgspec.")):
             yield from _below(subclass)
 
 

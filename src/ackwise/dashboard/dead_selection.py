@@ -22,8 +22,8 @@ MOST_IDS = 1000
 _NAMES = ("queue", "group", "partition", "reason", "kind")
 
 
-class DeadSelection(msgspec.Struct, frozen=True):
-    """Dead letters that match a filter, or those of `ids`. Times bound the death, inclusive.
+class LetterSelection(msgspec.Struct, frozen=True):
+    """Dead letters that match a filter, or those of `ids`. `after_at` and `before_at` bound the death, inclusive.
 
     `errorless` selects letters without an error text, whose kind is empty.
     """
@@ -70,7 +70,7 @@ class DeadSelection(msgspec.Struct, frozen=True):
         )  # fmt: skip
         return await broker.ask(query)
 
-    def until_at(self, now: int) -> DeadSelection:
+    def until_at(self, now: int) -> LetterSelection:
         """The same filter without letters that die later."""
         before = now if self.before_at is None else min(self.before_at, now)
         return msgspec.structs.replace(self, before_at=min(before, LAST_INSTANT))
@@ -109,7 +109,7 @@ class DeadSelection(msgspec.Struct, frozen=True):
         return texts
 
 
-def selection(given: Mapping[str, str], now: int, ids: Sequence[str] = ()) -> DeadSelection:
+def selection(given: Mapping[str, str], now: int, ids: Sequence[str] = ()) -> LetterSelection:
     """The selection of a query string or a form. `ids` are its check boxes."""
     named = [*ids, *given.get("ids", "").split()]
     if named:
@@ -119,7 +119,7 @@ def selection(given: Mapping[str, str], now: int, ids: Sequence[str] = ()) -> De
             )
         if wrong := next((id for id in named if not re.fullmatch(r"[0-9a-fA-F-]{1,64}", id)), None):
             raise BadInput(f"{wrong!r:.80} is not the id of a dead letter")
-        return DeadSelection(ids=tuple(dict.fromkeys(named)))
+        return LetterSelection(ids=tuple(dict.fromkeys(named)))
     names = {field: given.get(field) or None for field in _NAMES}
     if names["group"] == DEFAULT_GROUP:
         names["group"] = QUEUE_MODE
@@ -129,7 +129,7 @@ def selection(given: Mapping[str, str], now: int, ids: Sequence[str] = ()) -> De
     after_at, before_at = instant(since, "since", now), instant(until, "until", now)
     if after_at is not None and before_at is not None and after_at > before_at:
         raise BadInput("since is later than until; no dead letter can match")
-    return DeadSelection(
+    return LetterSelection(
         queue=names["queue"], group=names["group"], partition=names["partition"], reason=names["reason"],
         kind=names["kind"], errorless=bool(given.get("errorless")), since=since, until=until, after_at=after_at,
         before_at=before_at,

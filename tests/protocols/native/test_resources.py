@@ -135,7 +135,7 @@ def test_purged_queue_has_nothing_to_claim(api_anywhere: Resources) -> None:
     api.native.push("q", 1, 2, 3)
     api.ok("POST", "/v1/queues/q/groups", {"group": "g"}, status=201)
     api.ok("POST", "/v1/queues/q/groups", {"group": "h"}, status=201)
-    expected = {"queue": "q", "groups": 2, "messages": 6}
+    expected = {"queue": "q", "groups": 2, "messages": 6, "removed": 3, "scheduled": 0}
     assert api.ok("POST", "/v1/queues/q/purge", {"dry_run": True}) == {**expected, "dry_run": True}
     assert api.native.group("q", "g")["lag"] == 3
     assert api.ok("POST", "/v1/queues/q/purge") == {**expected, "dry_run": False}

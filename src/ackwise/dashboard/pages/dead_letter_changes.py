@@ -1,4 +1,4 @@
-"""Changes of dead letters: redrive, replay and purge, each asked first and then done by a job with progress."""
+"""Changes of dead letters: redrive, replay and purge. A page asks first, and a job does the work."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from starlette.responses import Response
 
 from ackwise.core.errors import BadInput
 from ackwise.dashboard.dead_letter_jobs import DONE, MOST_REFUSED, Action
-from ackwise.dashboard.dead_selection import DeadSelection, selection
+from ackwise.dashboard.dead_selection import LetterSelection, selection
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import CHANGE, get, post
 
 PAGE = "dead-letters"
 _ACTIONS = {
-    "redrive": ("Redrive", "go back to their groups at their old positions, with no failures"),
-    "replay": ("Replay", "are pushed again as new messages at the end of their partitions, and their letters removed"),
-    "purge": ("Purge", "are deleted for ever"),
+    "redrive": ("Redrive", "return to their old positions in their groups, with 0 failures"),
+    "replay": ("Replay", "are pushed as new messages at the end of their partitions, and then removed"),
+    "purge": ("Purge", "are deleted permanently"),
 }
-"""Text of the button, and what happens to the letters."""
+"""Text of the button, and the effect on the letters."""
 EVERY = "all dead letters"
-"""What the user types to purge without a filter."""
+"""Text that confirms a purge without a queue."""
 
 
 def _action(page: PageRequest) -> Action:
@@ -31,11 +31,11 @@ def _action(page: PageRequest) -> Action:
 
 
 async def ask(page: PageRequest) -> Response:
-    """Count what matches and ask. Changes nothing."""
+    """Show the number of matching letters and a confirmation. Changes nothing."""
     page.require(CHANGE)
     job_id = page.query.get("job")
     if job_id:
-        chosen = DeadSelection(ids=tuple(page.dashboard.jobs.find(job_id).refused))
+        chosen = LetterSelection(ids=tuple(page.dashboard.jobs.find(job_id).refused))
     else:
         chosen = selection(page.query, page.broker.wall(), page.query.getlist("id"))
         if "selection" in page.query and chosen.ids is None:
@@ -46,7 +46,7 @@ async def ask(page: PageRequest) -> Response:
 
 
 async def _confirm(
-    page: PageRequest, action: Action, chosen: DeadSelection, error: str = "", status: int = 200
+    page: PageRequest, action: Action, chosen: LetterSelection, error: str = "", status: int = 200
 ) -> Response:
     count = await chosen.count(page.broker)
     back = page.link(PAGE, **chosen.keywords()) if chosen.ids is None else page.link(PAGE)
@@ -74,8 +74,8 @@ async def _confirm(
     )
 
 
-def _typed(chosen: DeadSelection) -> str:
-    """What the user types to purge a filter: the queue's name, if the filter has one."""
+def _typed(chosen: LetterSelection) -> str:
+    """Text that confirms a purge by filter: the queue's name if the filter has one, else `EVERY`."""
     return chosen.queue or EVERY
 
 

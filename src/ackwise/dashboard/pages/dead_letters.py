@@ -16,7 +16,7 @@ from ackwise.core.rows import DeadKind, DeadLetter, Page, TimelineEvent, TimeSer
 from ackwise.core.settlement import Reason
 from ackwise.core.validation import MICROS
 from ackwise.dashboard import filters, payload_views
-from ackwise.dashboard.dead_selection import DeadSelection, selection
+from ackwise.dashboard.dead_selection import LetterSelection, selection
 from ackwise.dashboard.pages.names import group_names, queue_names
 from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import get
@@ -60,8 +60,8 @@ class ShownKind(msgspec.Struct, frozen=True):
     chart: str
 
 
-class Listing(msgspec.Struct):
-    """What the page shows: kinds with their charts, and a page of letters."""
+class LetterListing(msgspec.Struct):
+    """Content of the page: kinds with their charts, and one page of letters."""
 
     kinds: list[ShownKind]
     next_kind: str | None
@@ -72,7 +72,7 @@ class Listing(msgspec.Struct):
 
 async def show_list(page: PageRequest) -> Response:
     problem, status = "", 200
-    chosen, listing = DeadSelection(), Listing([], None, [], 0, None)
+    chosen, listing = LetterSelection(), LetterListing([], None, [], 0, None)
     try:
         chosen = selection(page.query, page.broker.wall())
         after = filters.place(page, tuple[int, int])
@@ -90,8 +90,8 @@ async def show_list(page: PageRequest) -> Response:
 
 
 async def _read(
-    page: PageRequest, chosen: DeadSelection, after: tuple[int, int] | None, after_kind: tuple[int, str, str] | None
-) -> Listing:
+    page: PageRequest, chosen: LetterSelection, after: tuple[int, int] | None, after_kind: tuple[int, str, str] | None
+) -> LetterListing:
     letters = await page.ask(chosen.listing(MOST_ROWS, after))
     kinds: list[DeadKind] = Page()
     if after is None and chosen.error_kind is None:
@@ -105,13 +105,13 @@ async def _read(
     drawn = await asyncio.gather(*(_chart(page, chosen, kind, start, end) for kind in kinds))
     shown = [ShownKind(kind, chart) for kind, chart in zip(kinds, drawn, strict=True)]
     next_kind = kinds.next if isinstance(kinds, Page) else None
-    return Listing(
+    return LetterListing(
         shown, filters.place_text(next_kind), [_row(letter) for letter in letters.letters], letters.total,
         filters.place_text(letters.next),
     )  # fmt: skip
 
 
-def _chart_period(page: PageRequest, chosen: DeadSelection, kinds: list[DeadKind]) -> tuple[int, int]:
+def _chart_period(page: PageRequest, chosen: LetterSelection, kinds: list[DeadKind]) -> tuple[int, int]:
     """The period of all charts: that of the filter, or from the first letter on."""
     now = page.broker.wall()
     end = min(now, chosen.before_at) + 1 if chosen.before_at is not None else now + 1
@@ -120,7 +120,7 @@ def _chart_period(page: PageRequest, chosen: DeadSelection, kinds: list[DeadKind
     return min(max(start, end - LONGEST_CHART), end - BUCKETS * MICROS), end
 
 
-async def _chart(page: PageRequest, chosen: DeadSelection, kind: DeadKind, start: int, end: int) -> str:
+async def _chart(page: PageRequest, chosen: LetterSelection, kind: DeadKind, start: int, end: int) -> str:
     series: TimeSeries = await page.ask(
         CountDeadByTime(
             queue=kind.queue, kind=kind.kind, group=chosen.group, partition=chosen.partition, reason=chosen.reason,

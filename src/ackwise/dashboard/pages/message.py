@@ -16,7 +16,7 @@ from ackwise.dashboard.request import PageRequest
 from ackwise.dashboard.routes import get
 
 
-class ShownMessage(msgspec.Struct, frozen=True):
+class MessageView(msgspec.Struct, frozen=True):
     """A message as the page shows it, without its whole payload: open pages share it."""
 
     queue: str
@@ -41,7 +41,7 @@ def near_of(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,18})-(\d{1,18})", text, re.ASCII)
     if match is None:
-        raise BadInput("at is not the place of a message")
+        raise BadInput("at must be the place of a message, such as 12-345")
     return int(match[1]), int(match[2])
 
 
@@ -73,10 +73,10 @@ async def show(page: PageRequest) -> Response:
     )  # fmt: skip
 
 
-async def _read(page: PageRequest) -> ShownMessage:
+async def _read(page: PageRequest) -> MessageView:
     timeline = await find(page)
     located, message = timeline.found, timeline.found.message
-    return ShownMessage(
+    return MessageView(
         queue=located.queue.name,
         partition=located.partition,
         priority=located.priority,

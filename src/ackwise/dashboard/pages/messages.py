@@ -44,7 +44,7 @@ class MessageRow(msgspec.Struct, frozen=True):
     states: list[str | None]
 
 
-class Listing(NamedTuple):
+class MessageListing(NamedTuple):
     """A page of messages. `groups` are the groups whose states it shows, `note` says how the page chose them."""
 
     rows: list[MessageRow]
@@ -58,7 +58,7 @@ class Listing(NamedTuple):
 async def show(page: PageRequest) -> Response:
     given = {field: page.query.get(field, "") for field in _FIELDS}
     problem, status = "", 200
-    listing: Listing | None = None
+    listing: MessageListing | None = None
     if given["queue"]:
         try:
             query = _query(page, given)
@@ -104,13 +104,13 @@ def _header(text: str) -> dict[str, str]:
     return {name.strip(): value.strip()}
 
 
-async def _read(page: PageRequest, query: BrowseNewest) -> Listing:
+async def _read(page: PageRequest, query: BrowseNewest) -> MessageListing:
     groups, note = await _groups(page, query)
     if query.state == SCHEDULED:
         return _listing([await page.ask(query)], [], note, scheduled=True)
     if query.state is not None and not groups:
         if query.state != "ready":
-            return Listing([], [], None, 0, False, note)
+            return MessageListing([], [], None, 0, False, note)
         query.state = None
     # Each search reads the state of one group.
     searches = [msgspec.structs.replace(query, group=group) for group in groups] or [query]
@@ -118,7 +118,7 @@ async def _read(page: PageRequest, query: BrowseNewest) -> Listing:
     return _listing(pages, groups, note)
 
 
-def _listing(pages: list[NewestPage], groups: list[str], note: str, *, scheduled: bool = False) -> Listing:
+def _listing(pages: list[NewestPage], groups: list[str], note: str, *, scheduled: bool = False) -> MessageListing:
     """The messages of the first search, with the states of all."""
     states = [{(row.message.lane, row.message.seq): row.state for row in result.messages} for result in pages]
     first = pages[0]
@@ -126,7 +126,7 @@ def _listing(pages: list[NewestPage], groups: list[str], note: str, *, scheduled
         _row(row, [known.get((row.message.lane, row.message.seq)) for known in states], scheduled)
         for row in first.messages
     ]
-    return Listing(rows, groups, filters.place_text(first.next), first.scanned, first.incomplete, note)
+    return MessageListing(rows, groups, filters.place_text(first.next), first.scanned, first.incomplete, note)
 
 
 async def _groups(page: PageRequest, query: BrowseNewest) -> tuple[list[str], str]:
@@ -142,7 +142,7 @@ async def _groups(page: PageRequest, query: BrowseNewest) -> tuple[list[str], st
     if not names:
         return [], "The queue has no groups: all of its messages are ready."
     if len(names) > 1:
-        return names[:1], f"The state is that for group {group_name(names[0])}, which is furthest behind."
+        return names[:1], f"The list shows states for group {group_name(names[0])}, which is furthest behind."
     return names, ""
 
 

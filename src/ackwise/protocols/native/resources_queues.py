@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
@@ -11,11 +10,9 @@ from ackwise.broker import AsyncBroker
 from ackwise.core import queries as q
 from ackwise.core import validation
 from ackwise.core.answers import QueueInfo
-from ackwise.core.commands import ConfigureGroup, ConfigureQueue, DeleteQueue, PauseQueue, SeekGroup
-from ackwise.core.errors import AckwiseError, UnknownGroup
-from ackwise.core.messages import QUEUE_MODE
+from ackwise.core.commands import ConfigureQueue, DeleteQueue, PauseQueue, PurgeQueue
 from ackwise.core.policy import NEW_QUEUE_POLICY
-from ackwise.core.rows import GroupStats, Stats
+from ackwise.core.rows import Stats
 from ackwise.core.versions import queue_version
 from ackwise.protocols.http_request import Call, parse
 from ackwise.protocols.http_response import Answer, Route
@@ -23,8 +20,6 @@ from ackwise.protocols.native.resource_answers import if_match, path, removed, r
 from ackwise.wire import timestamps
 
 TAG = "queues"
-GROUPS_AT_ONCE = 100
-"""Groups that one turn of a purge moves."""
 PolicyFields = Annotated[dict[str, Any], msgspec.Meta(extra_json_schema={"$ref": "#/components/schemas/QueuePolicy"})]
 """Some fields of a `QueuePolicy`."""
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=validation.MAX_NAME)]
@@ -79,13 +74,15 @@ class PurgeBody(msgspec.Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class PurgedQueue(msgspec.Struct):
-    """Groups that the purge moved to the end, and the messages that they skip."""
+class PurgeResult(msgspec.Struct):
+    """Messages that a purge removes. `messages` counts those that groups skip, without a group those removed."""
 
     queue: str
     groups: int
     messages: int
     dry_run: bool
+    removed: int
+    scheduled: int
 
 
 _NEW = msgspec.json.Decoder(NewQueue)
@@ -164,7 +161,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
             TAG, "Counts of a queue", answers={200: QueueCounts}, errors=(404,))),
         Route("POST", "/v1/queues/{queue}/purge", purge, doc=resource_doc(
             TAG, "Move every group of a queue to the end, so that it skips all stored messages",
-            body=PurgeBody, body_required=False, answers={200: PurgedQueue}, errors=(404,))),
+            body=PurgeBody, body_required=False, answers={200: PurgeResult}, errors=(404,))),
     ]  # fmt: skip
 
 
@@ -182,23 +179,13 @@ def _counts(stats: Stats) -> QueueCounts:
     )
 
 
-async def _purge(broker: AsyncBroker, queue: str, *, dry_run: bool) -> PurgedQueue:
-    """Moves the groups to the end. A queue without groups gets its default group there."""
-    stats = await broker.ask(q.QueueStats(queue=queue))
-    groups: list[GroupStats] = stats.groups
-    skipped = sum(group.lag for group in groups) if groups else stats.messages
+async def _purge(broker: AsyncBroker, queue: str, *, dry_run: bool) -> PurgeResult:
+    """Removes all messages that are stored now. Groups skip those that they have not finished."""
+    preview = await broker.ask(q.PreviewPurge(queue=queue))
+    groups = len(preview.groups)
     if dry_run:
-        return PurgedQueue(queue, len(groups) or 1, skipped, True)
-    if not groups:
-        await broker.send(ConfigureGroup(queue=queue, group=QUEUE_MODE, start="new"))
-    for start in range(0, len(groups), GROUPS_AT_ONCE):
-        part = groups[start : start + GROUPS_AT_ONCE]
-        _raise_first(await broker.send_all([SeekGroup(queue=queue, group=group.group, to="end") for group in part]))
-    return PurgedQueue(queue, len(groups) or 1, skipped, False)
-
-
-def _raise_first(results: Iterable[object]) -> None:
-    """Raises the first refusal. A group that was deleted meanwhile is no refusal."""
-    for result in results:
-        if isinstance(result, AckwiseError) and not isinstance(result, UnknownGroup):
-            raise result
+        messages = preview.skipped if groups else preview.messages
+        return PurgeResult(queue, groups, messages, True, preview.messages, preview.scheduled)
+    purged = await broker.send(PurgeQueue(queue=queue, until=preview.until))
+    messages = purged.skipped if groups else purged.messages
+    return PurgeResult(queue, groups, messages, False, purged.messages, purged.scheduled)
