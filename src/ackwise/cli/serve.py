@@ -162,7 +162,11 @@ def serve(
     ] = False,
     demo: Annotated[
         bool,
-        typer.Option("--demo", help="Serve moving example data from a scratch store, which is removed at exit."),
+        typer.Option(
+            "--demo",
+            envvar="ACKWISE_DEMO",
+            help="Serve moving example data from a scratch store, which is removed at exit.",
+        ),
     ] = False,
     log_level: LogLevel = DEFAULT_LEVEL,
     log_format: LogFormatOption = "text",

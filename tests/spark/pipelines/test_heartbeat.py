@@ -18,7 +18,7 @@ from ackwise.core.pipelines import PipelineReport
 from ackwise.core.rows import PipelineRow
 from ackwise.spark import pipeline
 from ackwise.spark.pipelines import heartbeat
-from ackwise.spark.pipelines.heartbeat import Heartbeat, pipeline_id
+from ackwise.spark.pipelines.heartbeat import PipelineHeartbeat, pipeline_id
 from tests.patience import PATIENCE
 from tests.spark.queue_harness import QueueHarness, until
 
@@ -44,8 +44,8 @@ class Transport:
         return Counted(1)
 
 
-def beating(transport: Transport) -> Heartbeat:
-    return Heartbeat(transport, "q/g", "q", "g")  # type: ignore[arg-type]
+def beating(transport: Transport) -> PipelineHeartbeat:
+    return PipelineHeartbeat(transport, "q/g", "q", "g")  # type: ignore[arg-type]
 
 
 def reports(harness: QueueHarness) -> list[PipelineRow]:

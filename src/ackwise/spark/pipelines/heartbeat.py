@@ -36,7 +36,7 @@ def pipeline_id(queue: str, group: str, claim_name: str) -> str:
     return f"{text[: MAX_NAME - 17]}-{hashlib.blake2s(text.encode(), digest_size=8).hexdigest()}"
 
 
-class Heartbeat:
+class PipelineHeartbeat:
     """Sends what `collect` returns: at the start, every few seconds, and at the end."""
 
     def __init__(self, transport: Transport, name: str, queue: str, group: str) -> None:

@@ -25,7 +25,7 @@ from ackwise.spark.errors import marked_line, short_reason, translate_spark_erro
 from ackwise.spark.hadoop_files import HadoopFolder
 from ackwise.spark.pipelines.batch_driver import BatchDriver
 from ackwise.spark.pipelines.checkpoints import Identity, identity
-from ackwise.spark.pipelines.heartbeat import Heartbeat, pipeline_id
+from ackwise.spark.pipelines.heartbeat import PipelineHeartbeat, pipeline_id
 from ackwise.spark.pipelines.plan import PIPELINE_POLICY, PipelinePlan
 from ackwise.spark.source.options import start_at
 from ackwise.spark.source.schemas import RANGES
@@ -100,7 +100,7 @@ class RunningPipeline:
         self._checkpoint = checkpoint
         self._batches = BatchDriver(plan, connection.transport, own_identity.nonce[:8])
         name = pipeline_id(plan.queue, plan.group, own_identity.claim_name)
-        self._heartbeat = Heartbeat(connection.transport, name, plan.queue, plan.group)
+        self._heartbeat = PipelineHeartbeat(connection.transport, name, plan.queue, plan.group)
         self._application = PipelineReport(host=socket.gethostname()[:MAX_NAME])
         """What stays the same in each report."""
         self.totals = Totals()
