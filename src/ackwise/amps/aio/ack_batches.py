@@ -120,12 +120,13 @@ class AsyncAckVerbs(AckSettings):
         ]
         flat = [header for batch_headers in headers for header in batch_headers]
         self.ack_frames += len(flat)
-        with self.spans.settle(bookmark for _, items in batches for bookmark in items):
+        with self.spans.settle(_bookmarks(batches)):
             answers = iter(await connection.commands(flat, self._timeout, on_success=self._acked))
-        return [
-            _outcome([next(answers) for _ in batch_headers], len(items))
-            for batch_headers, (_, items) in zip(headers, batches, strict=True)
-        ]
+        outcomes: list[Sequence[int] | AckwiseError] = []
+        for batch_headers, (_, items) in zip(headers, batches, strict=True):
+            problems = [answer for _ in batch_headers if isinstance(answer := next(answers), AckwiseError)]
+            outcomes.append(problems[0] if problems else [1] * len(items))
+        return outcomes
 
     def _acked(self, header: Header) -> None:
         self._acks.arrived(len(header.bookmarks))
@@ -165,13 +166,13 @@ class AsyncAckVerbs(AckSettings):
             log.exception("a callback failed")
 
 
-def _outcome(answers: Sequence[object], count: int) -> Sequence[int] | AckwiseError:
-    """The first error of a batch's answers, or a success for each of its acks."""
-    return next((answer for answer in answers if isinstance(answer, AckwiseError)), [1] * count)
-
-
 def _ack(topic: str, bookmarks: str, sub_id: str | None, option: str | None) -> Header:
     return Header(c="ack", t=topic, bm=bookmarks, sub_id=sub_id or None, opts=option)
+
+
+def _bookmarks(batches: Sequence[tuple[Key, Sequence[str]]]) -> Iterator[str]:
+    for _, items in batches:
+        yield from items
 
 
 def _lists(bookmarks: Sequence[str]) -> Iterator[str]:

@@ -121,7 +121,7 @@ class AckVerbs(AckSettings):
         ]
         flat = [header for batch_headers in headers for header in batch_headers]
         self.ack_frames += len(flat)
-        with self.spans.settle(bookmark for _, items in batches for bookmark in items):
+        with self.spans.settle(_bookmarks(batches)):
             answers = iter(connection.commands(flat, self._timeout, on_success=self._acked))
         outcomes: list[Sequence[int] | AckwiseError] = []
         for batch_headers, (_, items) in zip(headers, batches, strict=True):
@@ -169,6 +169,11 @@ class AckVerbs(AckSettings):
 
 def _ack(topic: str, bookmarks: str, sub_id: str | None, option: str | None) -> Header:
     return Header(c="ack", t=topic, bm=bookmarks, sub_id=sub_id or None, opts=option)
+
+
+def _bookmarks(batches: Sequence[tuple[Key, Sequence[str]]]) -> Iterator[str]:
+    for _, items in batches:
+        yield from items
 
 
 def _lists(bookmarks: Sequence[str]) -> Iterator[str]:

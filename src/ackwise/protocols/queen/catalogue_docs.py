@@ -102,7 +102,7 @@ class PartitionDepth(msgspec.Struct):
     pending: int
 
 
-class GroupDepth(msgspec.Struct):
+class QueenDepth(msgspec.Struct):
     """Messages that a group has not finished. `partitions` lists those with such messages."""
 
     queue: str

@@ -230,7 +230,7 @@ DOCS = {
     ),
     f"DELETE {_V1}/resources/queues/{{queue}}": _doc("Delete a queue", answers={200: catalogue.DeletedQueue}),
     f"GET {_V1}/resources/queues/{{queue}}/depth": _doc(
-        "Unfinished messages of a group", query=DepthQuery, errors=(404,), answers={200: catalogue.GroupDepth}
+        "Unfinished messages of a group", query=DepthQuery, errors=(404,), answers={200: catalogue.QueenDepth}
     ),
     f"GET {_V1}/resources/partitions": _doc(
         "List partitions with their counts",

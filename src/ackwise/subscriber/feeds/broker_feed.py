@@ -16,7 +16,7 @@ from ackwise.client import AsyncConnection
 from ackwise.client.aio.lease import AsyncLease
 from ackwise.client.aio.lease_keeper import AsyncLeaseKeeper, extend_all
 from ackwise.client.options import claim_command
-from ackwise.core.answers import Handed, Settled
+from ackwise.core.answers import Handed
 from ackwise.core.commands import ByKey, Claim, Settle, Settlement, copies_of
 from ackwise.core.errors import AckwiseError, BadInput, Draining, StoreError, UnknownQueue
 from ackwise.core.lane_selection import EmptyReason
@@ -164,20 +164,16 @@ class BrokerFeed:
             raise
         if count:
             self._unanswered = None
+        self._log_turn("settled", done)
         for delivery, entry, answer in zip(done, entries, answers, strict=True):
-            self._note_answer(delivery, entry, answer, repeated=transport.repeats > repeats)
-        if done:
-            debug_records.write(log, "settled", queue=self._subscription.queue, messages=len(done))
+            delivery.client_delivery.note(answer)
+            self.settled(delivery)
+            attempted = delivery.attempted | {entry.outcome} if transport.repeats > repeats else delivery.attempted
+            if not is_done(answer, entry.outcome, attempted):
+                log.warning("%s of %s was settled too late (%s)", delivery.id, delivery.queue, answer.verdict)
+            elif entry.outcome in _FAILURES:
+                log_next_attempt(delivery, answer)
         return self._deliveries(handed)
-
-    def _note_answer(self, delivery: BrokerDelivery, entry: Settlement, answer: Settled, *, repeated: bool) -> None:
-        delivery.client_delivery.note(answer)
-        self.settled(delivery)
-        attempted = delivery.attempted | {entry.outcome} if repeated else delivery.attempted
-        if not is_done(answer, entry.outcome, attempted):
-            log.warning("%s of %s was settled too late (%s)", delivery.id, delivery.queue, answer.verdict)
-        elif entry.outcome in _FAILURES:
-            log_next_attempt(delivery, answer)
 
     def _claim_for(self, room: int) -> tuple[Claim, int]:
         """The claim for `room` messages, and its count: one batch, or that many leases of one message."""
@@ -198,12 +194,15 @@ class BrokerFeed:
         # The batches are built without the key, so that `close` releases their messages.
         batches = [self.connection.batch(claimed, self._claim) for claimed in handed]
         deliveries = [BrokerDelivery(client_delivery, self) for batch in batches for client_delivery in batch]
-        if deliveries:
-            debug_records.write(log, "claimed", queue=self._subscription.queue, messages=len(deliveries))
+        self._log_turn("claimed", deliveries)
         for delivery in deliveries:
             if delivery.settleable:
                 self.held.hold(delivery, delivery.client_delivery.lease)
         return deliveries
+
+    def _log_turn(self, message: str, deliveries: Sequence[BrokerDelivery]) -> None:
+        if deliveries:
+            debug_records.write(log, message, queue=self._subscription.queue, messages=len(deliveries))
 
     # claims
 
