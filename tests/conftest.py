@@ -34,7 +34,7 @@ httpcore2.default_ssl_context = functools.cache(httpcore2.default_ssl_context)
 
 # A server on a busy machine may answer a request of a test late. The usual limit is 5 seconds.
 for _phase in ("connect", "read", "write", "pool"):
-    setattr(httpx2.Client.__init__.__kwdefaults__["timeout"], _phase, PATIENCE)
+    setattr((httpx2.Client.__init__.__kwdefaults__ or {})["timeout"], _phase, PATIENCE)
 
 _FAILED = pytest.StashKey[bool]()
 

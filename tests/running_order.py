@@ -20,7 +20,9 @@ def arrange(items: list[pytest.Item]) -> None:
     workers = int(os.environ.get(WORKERS, "1"))
     if workers == 1:
         return
-    spark, slow, rest = [], [], []
+    spark: list[pytest.Item] = []
+    slow: list[pytest.Item] = []
+    rest: list[pytest.Item] = []
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or item.get_closest_marker("spark") is not None:
             spark.append(item)
