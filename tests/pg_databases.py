@@ -55,22 +55,32 @@ class Database:
             sql.SQL("SELECT {}, EXISTS (SELECT FROM {})").format(sql.Literal(name), sql.Identifier("ackwise", name))
             for name in self._rows
         )
-        filled = [name for name, has_rows in connection.execute(counts).fetchall() if has_rows]
-        changed = [name for name in filled if not self._rows[name] or _rows(connection, name) != self._rows[name]]
-        changed += [name for name, rows in self._rows.items() if rows and name not in filled]
+        filled = {name for name, has_rows in connection.execute(counts).fetchall() if has_rows}
+        changed = [name for name in self._rows if self._is_changed(connection, name, filled=name in filled)]
         with connection.transaction():
             if changed:
                 names = sql.SQL(", ").join(sql.Identifier("ackwise", name) for name in changed)
                 connection.execute(sql.SQL("TRUNCATE {}").format(names))
             for name in changed:
                 for row in self._rows[name]:
-                    values = sql.SQL(", ").join(map(sql.Literal, row))
-                    insert = sql.SQL("INSERT INTO {} OVERRIDING SYSTEM VALUE VALUES ({})")
-                    connection.execute(insert.format(sql.Identifier("ackwise", name), values))
+                    _insert(connection, name, row)
             if _sequences(connection) != self._sequences:
-                for name, start, last in self._sequences:
-                    value = start if last is None else last
-                    connection.execute("SELECT setval(%s, %s, %s)", (f"ackwise.{name}", value, last is not None))
+                self._restore_sequences(connection)
+
+    def _is_changed(self, connection: psycopg.Connection[tuple[Any, ...]], table: str, *, filled: bool) -> bool:
+        rows = self._rows[table]
+        return filled != bool(rows) or (filled and _rows(connection, table) != rows)
+
+    def _restore_sequences(self, connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+        for name, start, last in self._sequences:
+            value = start if last is None else last
+            connection.execute("SELECT setval(%s, %s, %s)", (f"ackwise.{name}", value, last is not None))
+
+
+def _insert(connection: psycopg.Connection[tuple[Any, ...]], table: str, row: tuple[Any, ...]) -> None:
+    values = sql.SQL(", ").join(map(sql.Literal, row))
+    insert = sql.SQL("INSERT INTO {} OVERRIDING SYSTEM VALUE VALUES ({})")
+    connection.execute(insert.format(sql.Identifier("ackwise", table), values))
 
 
 def _structure(connection: psycopg.Connection[tuple[Any, ...]]) -> str | None:

@@ -51,7 +51,7 @@ PICTURES = (
     Picture("queues", "/dashboard/queues"),
     Picture("queue", "/dashboard/queues/media%2Fthumbnails", dark=True),
     Picture("messages", "/dashboard/messages?queue=shop%2Forders"),
-    Picture("dead-letters", "/dashboard/dead-letters", dark=True),
+    Picture("dead-letters", "/dashboard/dead-letters"),
     Picture("groups", "/dashboard/groups"),
     Picture("consumers", "/dashboard/consumers"),
     Picture("graph", "/dashboard/graph"),

@@ -154,10 +154,10 @@ def test_class_has_the_letters_that_python_gives_it(text: str) -> None:
 
 
 def test_time_grows_with_the_text_only() -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     for text in ("(a+)+b", "(a|aa)+$b", "(?:a?){300}a{300}b", "(.*)(.*)(.*)(.*)(.*)[^a]"):
         assert not RegularExpression(text).found_in("a" * 20_000)
-    assert time.perf_counter() - started < 5
+    assert time.thread_time() - started < 5
 
 
 def test_expression_is_compiled_once() -> None:

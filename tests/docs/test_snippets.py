@@ -46,7 +46,7 @@ def with_snippets() -> list[Any]:
     found = []
     for page in PAGES:
         if PYTHON.search(page.read_text()):
-            marks = [pytest.mark.timeout(300)] if SPARK in page.read_text() else []
+            marks = [pytest.mark.timeout(300), pytest.mark.spark] if SPARK in page.read_text() else []
             found.append(pytest.param(page, marks=marks))
     return found
 

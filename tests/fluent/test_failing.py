@@ -192,7 +192,7 @@ def test_brief_lack_of_connections_does_not_open_circuit(doors: tuple[Flaky, Fla
         meet = threading.Barrier(8)
 
         def work() -> None:
-            meet.wait(20)
+            meet.wait(PATIENCE)
             with suppress(errors.OutcomeUnknown):
                 client.queue("empty").wait(20).pop()
 

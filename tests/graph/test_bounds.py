@@ -69,9 +69,9 @@ def test_text_above_a_bound_is_a_statement_limit(text: str, limit: str) -> None:
     ids=range(10),
 )
 def test_hostile_text_parses_in_linear_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     parse(text)
-    assert time.perf_counter() - started < 3.0
+    assert time.thread_time() - started < 3.0
 
 
 FLAT = 1_500

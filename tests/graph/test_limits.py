@@ -441,17 +441,17 @@ def test_long_statement_of_a_caller_leaves_places_to_others(server: Running) -> 
     other = httpx2.HTTPTransport(local_address="127.0.0.2")
     with (
         socket.create_connection(server.address) as sock,
-        httpx2.Client(base_url=server.url, timeout=30) as same,
-        httpx2.Client(base_url=server.url, timeout=30, transport=other) as another,
+        httpx2.Client(base_url=server.url, timeout=PATIENCE) as same,
+        httpx2.Client(base_url=server.url, timeout=PATIENCE, transport=other) as another,
     ):
         sock.sendall(b"POST /mew HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-        assert begun.wait(30)
+        assert begun.wait(PATIENCE)
         asked = {"text": FOR_EVER, "limits": {"seconds": 0.2}}
         refused = same.post("/mew", json=asked)
         assert (refused.status_code, refused.json()["code"]) == (429, "overloaded")
         assert "1 of your long statements" in refused.json()["error"]
         assert another.post("/mew", json=asked).json()["lines"][-1]["code"] == "statement_limit"
-    assert ended.wait(30)
+    assert ended.wait(PATIENCE)
 
 
 def in_background(client: httpx2.Client, text: str) -> Future[httpx2.Response]:

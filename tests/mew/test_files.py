@@ -218,7 +218,7 @@ def test_prompt_prints_events_as_they_arrive(tmp_path: Path) -> None:
         shown.append(prompt)
         for text in texts:
             return text
-        if not arrived.wait(20):
+        if not arrived.wait(PATIENCE):
             raise EOFError
         if shown.count("mew> ") == 4:
             return "ACK $delivery_id"

@@ -29,6 +29,7 @@ from ackwise.core.messages import PlainBatch
 from ackwise.core.queries import ListCursors, ListDead, ListGroups, ListLanes
 from ackwise.core.settlement import Outcome, Verdict
 from ackwise.store.postgres import PostgresStore, locks
+from tests.patience import PATIENCE
 from tests.postgres.conftest import Opener, Raw
 from tests.postgres.support import claim, places, push, settle_lease, text, together, until, waiting
 
@@ -89,7 +90,7 @@ def test_transaction_id_whose_push_is_under_way_is_waited_for(opened: Opener, ra
         asked = beside.submit(other.transact, again)
         until(lambda: waiting(raw))
         under_way.commit()
-        answers = asked.result(30)
+        answers = asked.result(PATIENCE)
     assert [[receipt.status for receipt in answer] for answer in answers] == [["duplicate"], ["queued"]]
 
 
@@ -161,7 +162,7 @@ def test_second_half_of_a_bulk_lease_ends_it(opened: Opener, raw: Raw) -> None:
         asked = beside.submit(other.transact, [Settle(entries=[second])])
         until(lambda: waiting(raw))
         under_way.commit()
-        ((done,),) = asked.result(30)
+        ((done,),) = asked.result(PATIENCE)
     results: list[Any] = under_way.results
     ((before,),) = results
     assert [(answer.verdict, answer.lease_ended) for answer in (before, done)] == [
@@ -194,7 +195,7 @@ def test_bulk_lease_is_taken_over_while_part_is_settled(opened: Opener, raw: Raw
         asked = beside.submit(other.transact, [again])
         until(lambda: waiting(raw))
         under_way.commit()
-        (taken,) = asked.result(30)
+        (taken,) = asked.result(PATIENCE)
     assert isinstance(taken, Claimed)
     assert places(taken) == places(old)[2:]
     (late,) = one.transact([Settle(entries=[first, second])])

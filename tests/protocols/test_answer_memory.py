@@ -9,6 +9,7 @@ import pytest
 from ackwise.core.errors import AnswersFull
 from ackwise.protocols import answer_memory
 from ackwise.protocols.answer_memory import LARGE, AnswerMemory, PendingAnswer
+from tests.patience import PATIENCE
 
 MIB = 1 << 20
 
@@ -81,7 +82,7 @@ def test_memory_below_a_peers_share_is_for_others() -> None:
         memory.check("modest")
         modest = memory.reserve(2, "modest")
         assert modest is not None
-        await asyncio.wait_for(modest, 5)
+        await asyncio.wait_for(modest, PATIENCE)
         assert memory.grow(0, 2, "another")
         assert memory.used == 8
         memory.free(4, "greedy")
@@ -159,7 +160,7 @@ def test_memory_serves_those_behind_a_cancelled_wait() -> None:
         await _settle()
         assert memory.full
         first.cancel()
-        await asyncio.wait_for(second, 5)
+        await asyncio.wait_for(second, PATIENCE)
         assert (memory.used, calls) == (9, [9])
 
     asyncio.run(main())

@@ -261,14 +261,14 @@ def test_upgrade_behind_an_unread_answer_leaks_nothing(tight: Running) -> None:
     line.sendall(UPGRADE)
     until(lambda: not tight.server.memory.used)
     line.close()
-    with httpx2.Client(base_url=tight.url, timeout=30) as http:
+    with httpx2.Client(base_url=tight.url, timeout=PATIENCE) as http:
         until(lambda: not http.get("/v1/tables/leases", params={"queue": "big"}).json()["rows"])
 
 
 def test_answer_behind_an_unread_answer_goes_back(any_store: str) -> None:
     """The client sends three requests at once, and leaves before it reads the first answer."""
     fill(any_store, 2, 7 * MIB)
-    with Running(any_store) as server, httpx2.Client(base_url=server.url, timeout=30) as http:
+    with Running(any_store) as server, httpx2.Client(base_url=server.url, timeout=PATIENCE) as http:
         http.post("/v1/push", json={"queue": "small", "messages": [{"payload": 1}]}).raise_for_status()
         line = socket.socket()
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

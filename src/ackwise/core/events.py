@@ -203,7 +203,7 @@ class RequestServed(Event, frozen=True):
 
 
 class EventSource(Protocol):
-    """Events that are built when somebody needs them."""
+    """Source of events that builds them when a listener needs them."""
 
     def events(self) -> Sequence[Event]: ...
 

@@ -1,7 +1,7 @@
-"""Dashboard: pages that show queues, leases and failures in a browser, and fix them.
+"""Dashboard: pages that show and change queues, leases and dead letters in a browser.
 
 `app.py` is the ASGI application. The server mounts it at `/dashboard`, and `ackwise.dashboard_app` mounts it in an
-application of the user. A page finds its data with `page.ask(query)` and changes them with `page.send(command)`.
+application of the user. A page reads data with `page.ask(query)` and changes data with `page.send(command)`.
 
 How to add a page
 =================

@@ -156,7 +156,7 @@ class Dashboard:
         match = self._table.find(method, path)
         if not isinstance(match, RouteMatch):
             if match:
-                problem = self._problem(page, 405, f"{request.method} is not allowed here")
+                problem = self._problem(page, 405, f"this page does not allow {request.method}")
                 problem.headers["allow"] = ", ".join(sorted(match))
                 return problem
             raise NoSuchPage()

@@ -26,7 +26,7 @@ INTERVAL = 2.0
 SHARE = 20
 """The pause after a read is at least this many times as long as the read, so a read costs at most 5 % of a thread."""
 FIRST_PATIENCE = 0.12
-"""Seconds that a page waits for the first read. Then it shows what is read so far."""
+"""Seconds that a page waits for the first read. Then the page shows the counts so far."""
 MOST_LEDGER = 20_000
 """Rows of the ledger for current rates. With more, queues have no rates."""
 MOST_TOP = 10
@@ -108,7 +108,7 @@ class CatalogueReader:
         return self._current
 
     def forget(self) -> None:
-        """Read again at the next call: a form has changed something."""
+        """Make the next call read again, because a form has changed something."""
         self._due = 0.0
 
     def _finished(self, task: asyncio.Task[None]) -> None:

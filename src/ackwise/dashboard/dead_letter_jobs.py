@@ -17,13 +17,13 @@ from ackwise.dashboard.snapshots import Snapshots
 
 Action = Literal["redrive", "replay", "purge"]
 DONE: Mapping[Action, str] = {"redrive": "redriven", "replay": "replayed", "purge": "purged"}
-"""What a letter is after the action."""
+"""Result of a letter on which the action succeeded."""
 MOST_RUNNING = 4
 """Jobs that run at the same time."""
 MOST_KEPT = 50
 """Jobs whose results stay visible."""
 CHUNK = 200
-"""Letters of one turn. Other commands wait for a turn."""
+"""Letters of one turn. Other commands wait while a turn runs."""
 PAGE = 1000
 """Letters that one query reads."""
 MOST_REPLAYED = 100_000
@@ -40,7 +40,7 @@ class UnknownJob(NotFound):
 
 
 class DeadLetterJob:
-    """One job: what it does, how far it is, and what became of the letters."""
+    """One job: its action, its progress and the results of its letters."""
 
     def __init__(self, id: str, action: Action, selection: DeadSelection, total: int, now: int) -> None:
         self.id, self.action, self.selection = id, action, selection
@@ -92,10 +92,10 @@ class DeadLetterJob:
 
 
 class DeadLetterJobs:
-    """The jobs of a dashboard. They end with the server: a letter is either done or untouched."""
+    """The jobs of a dashboard. They end with the server. Each letter is then either handled or unchanged."""
 
     def __init__(self, live: LiveEvents, snapshots: Snapshots) -> None:
-        """Open pages follow a job through `live`. At its end `snapshots` forget what they read before."""
+        """`live` notifies open pages of a job's progress. At the end of a job, `snapshots` drops its cached reads."""
         self._jobs: OrderedDict[str, DeadLetterJob] = OrderedDict()
         self._live, self._snapshots = live, snapshots
 
@@ -118,7 +118,7 @@ class DeadLetterJobs:
             raise Overloaded(f"{MOST_RUNNING} jobs of dead letters run already; wait until one of them ends")
         if action == "replay" and total > MOST_REPLAYED:
             raise BadInput(f"one replay takes {MOST_REPLAYED:,} dead letters, and {total:,} match; narrow the filter")
-        job = DeadLetterJob(secrets.token_hex(8), action, selection, total, broker.store.clock.now())
+        job = DeadLetterJob(secrets.token_hex(8), action, selection, total, broker.wall())
         self._jobs[job.id] = job
         for id in [id for id, old in self._jobs.items() if not old.is_running][: max(0, len(self._jobs) - MOST_KEPT)]:
             del self._jobs[id]
@@ -139,14 +139,14 @@ class DeadLetterJobs:
             job.error = "internal error; the server's log has more"
             raise
         finally:
-            job.ended_at = broker.store.clock.now()
+            job.ended_at = broker.wall()
             self._snapshots.clear()
             self._live.changed(DEAD)
 
     async def _follow(self, broker: AsyncBroker, job: DeadLetterJob) -> None:
-        """Handle page by page. A handled letter leaves the list, a refused one lies behind the next page's place."""
+        """Handle page by page. A handled letter leaves the list. The next page begins after a refused letter."""
         place: tuple[int, int] | None = None
-        while not job.stopped:
+        while not _ends(broker, job):
             page = await broker.ask(job.selection.listing(PAGE, place))
             await self._handle(broker, job, [letter.id for letter in page.letters])
             place = page.next
@@ -154,10 +154,10 @@ class DeadLetterJobs:
                 return
 
     async def _replay(self, broker: AsyncBroker, job: DeadLetterJob) -> None:
-        """Push copies of the letters, the oldest first. The list has the newest first, so the job reads it whole."""
+        """Push copies, the oldest first. The list has the newest first, so the job reads the whole list first."""
         ids: list[str] = []
         place: tuple[int, int] | None = None
-        while len(ids) <= MOST_REPLAYED:
+        while len(ids) <= MOST_REPLAYED and not _ends(broker, job):
             page = await broker.ask(job.selection.listing(PAGE, place))
             ids += [letter.id for letter in page.letters]
             place = page.next
@@ -167,10 +167,17 @@ class DeadLetterJobs:
 
     async def _handle(self, broker: AsyncBroker, job: DeadLetterJob, ids: list[str]) -> None:
         for at in range(0, len(ids), CHUNK):
-            if job.stopped:
+            if _ends(broker, job):
                 return
             job.note(await _apply(broker, job.action, ids[at : at + CHUNK]))
             self._live.changed(DEAD)
+
+
+def _ends(broker: AsyncBroker, job: DeadLetterJob) -> bool:
+    """Whether the job ends before its next turn. A server that drains stops it."""
+    if broker.draining:
+        job.stopped = True
+    return job.stopped
 
 
 async def _apply(broker: AsyncBroker, action: Action, ids: list[str]) -> Mapping[str, str]:
@@ -180,12 +187,12 @@ async def _apply(broker: AsyncBroker, action: Action, ids: list[str]) -> Mapping
     if action == "replay":
         return await _replay(broker, ids)
     count = (await broker.send(PurgeDead(ids=ids))).count
-    # A purge answers only a number. Letters that it did not find were gone before.
+    # A purge returns only a count. The letters beyond the count no longer existed.
     return {id: DONE["purge"] if at < count else GONE[0] for at, id in enumerate(ids)}
 
 
 async def _replay(broker: AsyncBroker, ids: list[str]) -> Mapping[str, str]:
-    """Push copies in one turn. If a copy is refused, the turn pushes none: then each letter gets a turn of its own."""
+    """Push copies in one turn. If the turn refuses a copy, it pushes none. Each letter then gets its own turn."""
     try:
         return (await broker.send(Replay(ids=ids))).results
     except (BadInput, Conflict, NotFound) as problem:

@@ -23,7 +23,7 @@ _NAMES = ("queue", "group", "partition", "reason", "kind")
 
 
 class DeadSelection(msgspec.Struct, frozen=True):
-    """Dead letters that match a filter, or those of `ids`. Times bound the death, inclusive.
+    """Dead letters that match a filter, or those of `ids`. `after_at` and `before_at` bound the death, inclusive.
 
     `errorless` selects letters without an error text, whose kind is empty.
     """

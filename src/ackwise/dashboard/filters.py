@@ -15,7 +15,7 @@ from ackwise.dashboard.request import PageRequest
 from ackwise.wire import timestamps
 
 DEFAULT_GROUP = "(default)"
-"""How people write the group that has no name."""
+"""Shown name of the group that has no name."""
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _RELATIVE = re.compile(r"(\d{1,6})\s*([smhdw])", re.ASCII)
 _LONGEST_TIME = 64

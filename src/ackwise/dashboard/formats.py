@@ -14,6 +14,8 @@ from ackwise.wire import timestamps
 NOTHING = "-"
 """Shown for a value that does not exist."""
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_DIRECTIONS = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F), "\ufffd")
+"""Characters that change the direction of the text around them."""
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _SHORT = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
 
@@ -82,23 +84,21 @@ def exact(instant: int | None) -> str:
 
 @pass_context
 def ago(context: Context, instant: int | None) -> Markup | str:
-    """How long ago an instant was, or in how long it is, with the exact time on hover."""
+    """Distance from now, such as `5 min ago` or `in 2 h`, with the exact time on hover."""
     if instant is None:
         return NOTHING
     distance = (context["now"] - instant) / MICROS
     text = "now" if abs(distance) < 1 else f"{_coarse(distance)} ago" if distance > 0 else f"in {_coarse(-distance)}"
-    shown = instant - context["clock_shift"]
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(timestamps.text(shown), exact(shown), text)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(timestamps.text(instant), exact(instant), text)
 
 
 @pass_context
 def age(context: Context, instant: int | None) -> Markup | str:
-    """How old an instant is, as a duration with the exact time on hover."""
+    """Age of an instant as a duration, with the exact time on hover."""
     if instant is None:
         return NOTHING
-    shown = instant - context["clock_shift"]
     text = duration(max(0.0, (context["now"] - instant) // MICROS))
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(timestamps.text(shown), exact(shown), text)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(timestamps.text(instant), exact(instant), text)
 
 
 def _coarse(seconds: float) -> str:
@@ -110,11 +110,16 @@ def _coarse(seconds: float) -> str:
 
 
 def clip(text: str, longest: int = 120) -> str:
-    """The begin of a text. The macro `long_text` also shows the rest."""
+    """The beginning of a text. The macro `long_text` also shows the rest."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+def unformatted(text: str) -> str:
+    """A sentence with names in it, without the characters that change the order of the text around them."""
+    return text.translate(_DIRECTIONS)
+
+
 def add_formats(environment: Environment) -> None:
-    """Give the filters to an environment of templates."""
-    formats: list[Any] = [count, counted, short, rate, duration, size, exact, ago, age, clip]
+    """Add the filters to an environment of templates."""
+    formats: list[Any] = [count, counted, short, rate, duration, size, exact, ago, age, clip, unformatted]
     environment.filters.update({format.__name__: format for format in formats})

@@ -7,10 +7,10 @@ from ackwise.core.rows import GroupStats
 STATES = {
     "caught up": ("good", "every message is finished"),
     "working": ("accent", "a consumer holds messages"),
-    "waiting": ("neutral", "messages are left, and none can be claimed now: retries, delays or a pause"),
-    "no consumer": ("warn", "messages can be claimed, and no consumer holds any"),
+    "waiting": ("neutral", "no message is claimable now, because of retries, delays or a pause"),
+    "no consumer": ("warn", "messages are claimable, but no consumer holds any"),
 }
-"""Kind of the badge and what the state means."""
+"""Kind of the badge, and the meaning of the state."""
 
 
 def group_state(stats: GroupStats) -> str:

@@ -1,4 +1,4 @@
-"""Guard: the one place that decides whether a caller may do something in the dashboard.
+"""Guard: decides whether a caller may read or change something in the dashboard.
 
 A change needs a form token, an origin that is the dashboard itself, and a dashboard that is not read-only.
 """
@@ -28,7 +28,7 @@ class Refused(AckwiseError):
 
 
 class FormGuard:
-    """Answers "may this caller do that" for every page and every change."""
+    """Checks the rights of a caller, for every page and every change."""
 
     def __init__(self, *, read_only: bool = False) -> None:
         self.read_only = read_only
@@ -54,7 +54,7 @@ class FormGuard:
 
 
 def new_cookie() -> str:
-    """A secret of one browser, for the cookie from which its tokens are made."""
+    """A secret of one browser. The server computes the browser's form tokens from it."""
     return secrets.token_hex(_COOKIE_LENGTH // 2)
 
 

@@ -1,9 +1,10 @@
-"""Live events: tells open pages that something changed, at most once per second and topic."""
+"""Live events: notify open pages of changed topics, at most once per second and topic."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -19,7 +20,7 @@ QUEUES, DEAD, GRAPH, PIPELINES, CLOCK = "queues", "dead", "graph", "pipelines", 
 TOPICS = frozenset({QUEUES, DEAD, GRAPH, PIPELINES, CLOCK})
 """`clock` has no events: it changes when every topic counts as changed."""
 MOST_SUBSCRIBERS = 200
-"""Open pages with live events. A page beyond them works, but does not update itself."""
+"""Open pages with live events. A further page works, but does not update itself."""
 MOST_TOPICS = 20
 """Topics of one page."""
 FLUSH_EVERY = 1.0
@@ -28,9 +29,9 @@ POLL_LOCAL, POLL_SHARED = 15.0, 5.0
 """Seconds after which every topic counts as changed: ages grow, and other processes write to the same store. Other
 servers write to a PostgreSQL more often than other processes to a file."""
 ECHOES = (2.2, 10.0)
-"""Seconds after a change at which it is told again: a page that asks directly after the change may get a cached read
-of before it. The second echo is for reads that are cached for longer because they are slow. A new page gets the first
-echo, too, because changes before its connection were not told."""
+"""Seconds after a change at which the change is reported again. A page that reads directly after the change may get a
+cached result that is older than the change. The second echo is for slow reads, which stay cached for longer. A new page
+also gets the first echo, because it has missed the changes before its connection."""
 HEARTBEAT = 20.0
 """Seconds after which an idle connection gets a comment, so that a lost client is noticed."""
 RETRY_MILLIS = 2000
@@ -41,6 +42,9 @@ _HEADERS = [
     (b"x-accel-buffering", b"no"),
     (b"x-content-type-options", b"nosniff"),
 ]
+
+
+_QUEUE_TOPIC = re.compile(r"q-[0-9a-f]{16}")
 
 
 def queue_topic(queue: str) -> str:
@@ -70,7 +74,7 @@ class Subscriber:
 class LiveEvents:
     """Collects the events of a store while pages are open, and notifies the pages.
 
-    Without an open page nothing listens to the store.
+    Without an open page it has no subscription to the store's events.
     """
 
     def __init__(self, stream_seconds: float) -> None:
@@ -82,7 +86,7 @@ class LiveEvents:
         """Whether a page shows one queue."""
         self._changed: set[str] = set()
         self._echoes: dict[str, list[float]] = {}
-        """When each topic is told again."""
+        """Times of the next echoes of each topic."""
         self._poll = self._poll_at = 0.0
         self._stopped = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -99,7 +103,7 @@ class LiveEvents:
     def response(self, broker: AsyncBroker, topics: str) -> Response:
         """The stream of a page, or 503 if too many pages are open."""
         named = frozenset(topics.split()[: MOST_TOPICS + 1])
-        if not named or len(named) > MOST_TOPICS or not all(t in TOPICS or t.startswith("q-") for t in named):
+        if not named or len(named) > MOST_TOPICS or not all(t in TOPICS or _QUEUE_TOPIC.fullmatch(t) for t in named):
             raise BadInput(f"topics must have between 1 and {MOST_TOPICS} known topics")
         if self._stopped.is_set() or broker.draining or len(self._subscribers) >= MOST_SUBSCRIBERS:
             return JSONResponse({"error": "too many open pages"}, 503, headers={"retry-after": "10"})
@@ -125,7 +129,7 @@ class LiveEvents:
         self._count_topics()
         for topic in subscriber.topics:
             self._echoes.setdefault(topic, [time.monotonic() + ECHOES[0]])
-        if self._task is None:
+        if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._run(broker))
 
     def _leave(self, subscriber: Subscriber) -> None:
@@ -134,6 +138,8 @@ class LiveEvents:
         if not self._subscribers and self._task is not None:
             self._task.cancel()
             self._task = None
+            self._echoes.clear()
+            self._changed.clear()
 
     def _count_topics(self) -> None:
         self._wanted = frozenset().union(*(subscriber.topics for subscriber in self._subscribers))
@@ -157,7 +163,9 @@ class LiveEvents:
 
     def _flush(self, now: float) -> None:
         """Notify the pages of changes, of echoes and, when it is due, of all topics."""
-        changed, self._changed = self._changed, set()
+        # Other threads add topics meanwhile: a copy, and each topic of it removed by itself.
+        changed = frozenset(self._changed.copy())
+        self._changed.difference_update(changed)
         topics = changed | self._due_echoes(now)
         self._echoes |= {topic: [now + delay for delay in ECHOES] for topic in changed}
         if now >= self._poll_at:
@@ -168,7 +176,7 @@ class LiveEvents:
                 subscriber.notify(topics)
 
     def _due_echoes(self, now: float) -> set[str]:
-        """Topics that are told again now."""
+        """Topics whose next echo is due."""
         due = {topic for topic, times in self._echoes.items() if times[0] <= now}
         for topic in due:
             self._echoes[topic].pop(0)

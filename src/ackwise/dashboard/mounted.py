@@ -13,7 +13,7 @@ from ackwise.dashboard.app import Dashboard
 from ackwise.store.port import Store
 
 STREAM_SECONDS = 15.0
-"""Seconds of one connection for live events. The server of the application waits for it when it shuts down."""
+"""Seconds of one connection for live events. During a shutdown the application's server waits for the connection."""
 
 
 class MountedDashboard:
@@ -46,7 +46,7 @@ class MountedDashboard:
             await (await self._opening).close()
 
     async def _broker(self) -> AsyncBroker:
-        """The broker of the store. Concurrent first requests open one store. A failed open is tried again."""
+        """The broker of the store. Concurrent first requests open one store. The next request retries a failed open."""
         if self._closed:
             raise Draining("the dashboard is closed")
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):

@@ -18,24 +18,24 @@ LARGEST_VIEW = 256 << 10
 """Bytes of an indented payload."""
 LONGEST_SHOWN = 64 << 10
 """Bytes of a payload that a page shows. The download has the rest."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.?)*+"?', re.DOTALL)
 _CONTROLS = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n\r"} | {0x7F: 0x2421}
-"""Control characters, shown by the Unicode characters that picture them."""
+"""Control characters, with the visible Unicode characters that replace them."""
 
 
 class PayloadView(msgspec.Struct, frozen=True):
-    """What a page shows of a payload. `kind` is `JSON`, `text` or `binary`."""
+    """A payload as a page shows it. `kind` is `JSON`, `text` or `binary`."""
 
     kind: str
     text: str
     size: int
     cut: bool
-    """Whether the text is only the begin of the payload."""
+    """Whether the text is only the beginning of the payload."""
     indented: bool = False
 
 
 def preview(payload: bytes) -> str:
-    """The begin of a payload on one line. Reads a bounded number of its bytes."""
+    """The beginning of a payload on one line. Reads a bounded number of its bytes."""
     text = _text(payload[: LONGEST_PREVIEW * 4], whole=len(payload) <= LONGEST_PREVIEW * 4)
     if text is None:
         return f"{payload[:24].hex(' ')}{'…' if len(payload) > 24 else ''}"

@@ -38,7 +38,7 @@ GROUPS: tuple[tuple[str, tuple[PolicyField, ...]], ...] = (
     (
         "Delivery",
         (
-            PolicyField("lease_seconds", "Lease", "duration", "Time that a consumer has, such as 30s or 5m"),
+            PolicyField("lease_seconds", "Lease", "duration", "Time to settle a delivery, such as 30s or 5m"),
             _choice(
                 "exclusivity",
                 "Exclusivity",
@@ -96,7 +96,7 @@ GROUPS: tuple[tuple[str, tuple[PolicyField, ...]], ...] = (
                 ("schedule", "schedule"),
             ),
             PolicyField("backoff.seconds", "First wait", "duration", "For fixed and exponential"),
-            PolicyField("backoff.factor", "Factor", "number", "Each wait times this, 1 to 100"),
+            PolicyField("backoff.factor", "Factor", "number", "Multiplies each wait, 1 to 100"),
             PolicyField("backoff.cap", "Longest wait", "duration"),
             PolicyField("backoff.jitter", "Jitter", "number", "Random part of a wait, 0 to 1"),
             PolicyField("backoff.delays", "Schedule", "durations", "For schedule: 1s, 10s, 5m"),
@@ -105,7 +105,7 @@ GROUPS: tuple[tuple[str, tuple[PolicyField, ...]], ...] = (
     (
         "Retention",
         (
-            PolicyField("max_wait_seconds", "Max wait", "duration", "Unfinished longer: dead; empty: never", True),
+            PolicyField("max_wait_seconds", "Max wait", "duration", "Unfinished messages then die; empty: never", True),
             PolicyField("completed_retention_seconds", "Keep finished messages", "duration", "Empty: for ever", True),
             PolicyField("retention_seconds", "Keep any message", "duration", "Also unread ones; empty: for ever", True),
             PolicyField("dedupe_seconds", "Remember transaction ids", "duration", "0: for ever"),
@@ -150,7 +150,7 @@ def policy_of(form: Mapping[str, str]) -> dict[str, Any]:
 
 
 def errors_of(problem: AckwiseError) -> dict[str, str]:
-    """The texts of an error by field. The name of a text about no field is empty."""
+    """The texts of an error by field. The key is empty if the error concerns no field."""
     if isinstance(problem, PolicyErrors):
         return problem.errors
     words = set(re.findall(r"[a-z_]+", problem.message.lower())) if isinstance(problem, BadInput) else set()
@@ -244,7 +244,7 @@ def short_duration(seconds: float) -> str:
 
 
 def summary(policy: Mapping[str, object]) -> str:
-    """The most important rules in one line."""
+    """The most important values of a policy in one line."""
     whole = msgspec.convert({**policy}, QueuePolicy)
     parts = [f"{short_duration(whole.lease_seconds)} lease"]
     parts.append("no retry limit" if whole.retry_limit is None else f"{whole.retry_limit} {whole.retry_counting}")

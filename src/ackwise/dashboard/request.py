@@ -45,10 +45,10 @@ class PageRequest:
         """Parameters of the path, decoded."""
         self.query: QueryParams = request.query_params
         self.form: dict[str, str] = {}
-        """Fields of the form of a POST. A field that the form has several times has its last value."""
+        """Fields of the form of a POST. A repeated field has its last value."""
         self.fields: dict[str, list[str]] = {}
         """All values of each field, for check boxes."""
-        self.now: int = broker.store.clock.now()
+        self.now: int = broker.wall()
         cookie = request.cookies.get(COOKIE, "")
         self._new_cookie = not valid_cookie(cookie)
         self._cookie = new_cookie() if self._new_cookie else cookie
@@ -88,7 +88,7 @@ class PageRequest:
         return self.dashboard.guard.may(self.request, right)
 
     def require(self, right: str) -> None:
-        """Refuse a page that only leads to a change, such as a form, to a caller without the right."""
+        """Raise `Refused` if the caller lacks a right. For pages that lead to a change, such as forms."""
         self.dashboard.guard.check(self.request, right)
 
     # links
@@ -108,7 +108,7 @@ class PageRequest:
         return f"{path}?{urlencode(given)}" if given else path
 
     def cli(self, *words: str) -> str:
-        """A command line of `ackwise` to copy. Below a server it names the server."""
+        """A command line of `ackwise` to copy. On the dashboard of a server the command has the server's URL."""
         if not self.dashboard.home:
             return shlex.join(("ackwise", *words))
         base = self.request.url
@@ -131,7 +131,7 @@ class PageRequest:
 
     @property
     def is_block(self) -> bool:
-        """Whether a live block or a dialog asks, which needs no navigation."""
+        """Whether a live block or a dialog sent the request. Their answers have no navigation."""
         return "hx-request" in self.request.headers
 
     def render(self, template: str, status: int = 200, /, **context: Any) -> Response:
@@ -192,7 +192,6 @@ class PageRequest:
             "read_only": dashboard.guard.read_only,
             "label": dashboard.label,
             "now": self.now,
-            "clock_shift": self.broker.store.clock.shift(),
             "form_token": token_of(self._cookie),
             "token_field": TOKEN_FIELD,
             "notice": "" if self.is_block else unquote(self.request.cookies.get(NOTICE_COOKIE, ""))[:LONGEST_NOTICE],

@@ -15,7 +15,7 @@ INTERVAL = 2.0
 SHARE = 20
 """A read is fresh for at least this many times as long as it took, so one key costs at most 5 % of a thread."""
 LONGEST = 30.0
-"""Most seconds that a slow read adds to its interval."""
+"""Maximum number of seconds for which a slow read stays fresh, if its interval is not longer."""
 MOST_KEYS = 256
 
 
@@ -38,11 +38,11 @@ class Snapshots:
         return result
 
     def clear(self) -> None:
-        """Forget all results: a form has changed something, and its page must show it."""
+        """Drop all results, so that the next page shows the change that a form made."""
         self._entries.clear()
 
     def _forget(self) -> None:
-        """Drop the keys that were asked for least recently."""
+        """Drop the least recently used keys."""
         while len(self._entries) > MOST_KEYS:
             self._entries.popitem(last=False)
 

@@ -1,4 +1,4 @@
-"""Port of the statement box: what the graph page needs of MEW. The server passes an object that fits."""
+"""Port of the statement box: the part of MEW that the graph page needs. The server passes an implementation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BoxLine(msgspec.Struct):
 
     kind: str
     number: int = 0
-    """Of an event in its stream."""
+    """Number of an event in its stream."""
     line: int = 0
     column: int = 0
     # a result
@@ -56,7 +56,7 @@ class BoxLine(msgspec.Struct):
 
     @property
     def effects(self) -> list[str]:
-        """What the statement did, as short texts: `created 2`, `outcome acked`."""
+        """Effects of the statement as short texts: `created 2`, `outcome acked`."""
         counts = [f"{name} {number:,}" for name in _COUNTS if (number := getattr(self, name))]
         if self.found is not None:
             counts.append("found" if self.found else "not found")
@@ -74,7 +74,7 @@ def box_line(line: Line, number: int = 0) -> BoxLine:
 
 
 class StatementAnswer(Protocol):
-    """Lines of a text, in order. `lines_left` more lines are not part of it."""
+    """Lines of a text, in order. The answer leaves out `lines_left` further lines."""
 
     @property
     def lines(self) -> list[Line]: ...
@@ -89,7 +89,7 @@ class StatementAnswer(Protocol):
 
 
 class Statements(Protocol):
-    """Runs the texts of pages. A page is known by an id that only it has."""
+    """Runs the texts of pages. A unique id identifies each page."""
 
     async def run(
         self, page: str, text: str, *, client: Client, reads_only: bool, events: bool = False
@@ -98,5 +98,5 @@ class Statements(Protocol):
         ...
 
     def events(self, page: str, *, client: Client) -> AsyncGenerator[Line | None, None]:
-        """Events of the page's watches, as they come, and None while there is none. The watches end with it."""
+        """Yields events of the page's watches, and None while no event arrives. The watches end with the iterator."""
         ...

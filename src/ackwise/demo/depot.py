@@ -26,9 +26,9 @@ DELIVERIES = (
 HEAVY = "heavy = WATCH p: Parcel WHERE p.grams > 18000 RETURN p.code AS parcel, p.grams AS grams"
 NEW_EVERY = 2.5
 LOST = 0.04
-"""Share of parcels that no attempt delivers."""
+"""Share of parcels for which every attempt fails."""
 MOST_PARCELS = 60
-"""While more parcels wait, no new ones come."""
+"""Maximum number of waiting parcels. The demo then adds no more."""
 
 
 class Depot:

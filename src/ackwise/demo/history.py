@@ -17,14 +17,14 @@ from ackwise.demo.shop import KEPT_SECONDS, PAUSED, SLOW_GROUP, STAGES, Abandone
 
 MINUTE, HOUR, DAY = 60, 3600, 86_400
 SPACING = ((DAY, 7 * DAY, 3 * HOUR), (HOUR, DAY, 30 * MINUTE), (0, HOUR, MINUTE))
-"""Steps of the history: between two ages, in seconds, one step each so many seconds."""
+"""Steps of the history: youngest age, oldest age, and the time between two steps, all in seconds."""
 STEP_MESSAGES = {3 * HOUR: 70.0, 30 * MINUTE: 60.0, MINUTE: 12.0}
-"""Messages of a stage with one message per second, in one step. The real number follows the time of day."""
+"""Messages of one step, by its length, for a stage with the rate 1. The time of day changes the number."""
 NUMBERS = 1000
 """Number of the first message."""
 MOST_CLAIMED = 500
 SLOW_SHARE = 0.7
-"""Share of its messages that the slow group works on in the last hour. So it has a lag."""
+"""Share of its messages that the slow group claims in the last hour. So the group has a lag."""
 
 
 def write_history(url: str, dice: Dice, now: int | None = None) -> int:

@@ -23,7 +23,7 @@ def _exit(number: int, _: object) -> None:
 
 
 class LiveDemo:
-    """The demo of one server. Use it in a `with` block: at its end the store is removed."""
+    """The demo of one server. Use it in a `with` block. The end of the block removes the store."""
 
     def __init__(self) -> None:
         self._scratch = ScratchStore()
@@ -64,6 +64,6 @@ class LiveDemo:
                 self._traffic.add(job)
 
     def stop(self) -> None:
-        """Stop the traffic, so that the server has nothing to wait for."""
+        """Stop the traffic, so that the shutdown of the server does not wait for it."""
         if self._traffic is not None:
             self._traffic.stop()

@@ -38,7 +38,7 @@ class Group(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A queue: where it belongs, its policy, its rate beside the others, its messages, and the groups that read it."""
+    """A queue: its names, policy and relative rate, a function that makes its messages, and the groups that read it."""
 
     queue: str
     namespace: str
@@ -190,7 +190,7 @@ STAGES = (
     ),
 )  # fmt: skip
 PAUSED = Stage("reports/nightly", "reports", "report", {"retry_limit": 1}, 0.0, report, ())
-"""A queue that is paused: its messages wait."""
+"""A paused queue with waiting messages."""
 SLOW_GROUP = "alerts"
 """A group that is slower than its queue's producers."""
 KEPT_SECONDS = 2 * 3600.0

@@ -1,4 +1,4 @@
-"""Traffic of the demo: producers, consumers, a stuck consumer and a janitor, at human speed, on a server's broker."""
+"""Traffic of the demo on a server's broker: slow producers and consumers, a stuck consumer, and a cleanup job."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAUSE = 2.0
 """Seconds after an error, for example while the user has paused or deleted a queue."""
 TIDY_EVERY = 60.0
 KEPT_DEAD = 2 * 3600 * MICROS
-"""Microseconds for which the janitor keeps the dead letters of this run."""
+"""Microseconds for which the cleanup job keeps the dead letters of this run."""
 TIDY_LIMIT = 500
 
 
@@ -60,12 +60,12 @@ class Traffic:
         self._tasks.append(asyncio.get_running_loop().create_task(_repeated(job)))
 
     def stop(self) -> None:
-        """Cancel all jobs at once. The scratch store goes away with their leases."""
+        """Cancel all jobs at once. Their leases end with the scratch store."""
         for task in self._tasks:
             task.cancel()
 
     async def _produce(self, stage: Stage) -> None:
-        """Push the next message, and make a random pause."""
+        """Push the next message, then pause for a random time."""
         self._number += 1
         await self._connection.push_many(stage.queue, [stage.make(self._number, self._dice)])
         await asyncio.sleep(self._dice.expovariate(SPEED * stage.rate))

@@ -1,4 +1,4 @@
-"""Reports of pipelines that run elsewhere. The store keeps the newest of each for a week."""
+"""Reports of pipelines in other processes. The store keeps the newest report of each pipeline for a week."""
 
 from __future__ import annotations
 
@@ -47,12 +47,14 @@ def report(turn: Turn, command: ReportPipeline) -> Counted:
 
 
 def _restarts(before: bytes, now: PipelineReport) -> bool:
-    """Whether a pipeline that had ended runs again under its id."""
-    return now.state == "running" and _report(before).state != "running"
+    """Whether the report comes from another run: the pipeline had ended, or its driver was killed."""
+    old = _report(before)
+    ended = old.state != "running" or now.rows < old.rows or now.application_id != old.application_id
+    return now.state == "running" and ended
 
 
 def forget(turn: Turn, limit: int) -> int:
-    """Remove pipelines without a report for a long time."""
+    """Remove pipelines whose newest report is older than `KEPT_FOR`."""
     return turn.session.run("pipelines_forget", {"before": turn.wall - KEPT_FOR, "limit": limit})
 
 

@@ -1,4 +1,4 @@
-"""Purge of a queue: groups skip its messages, and the messages are removed, in chunks bounded in rows and in time."""
+"""Purge of a queue: skips and removes its messages, in chunks that are bounded in rows and in time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SLICE_BYTES = 4 << 20
 """Bytes of the segments that one statement reads and removes. A larger segment is removed alone."""
 ANY_AGE = 1 << 62
 PURGED = "purged"
-"""How a purge ends a lease."""
-# As after a seek, a purged message is skipped, in whichever state it was.
+"""`end_kind` of a lease that lost its last messages to a purge."""
+# A message of any state is skipped after a purge, as after a seek.
 assert targets(LifecycleEvent.SEEK, Guard.BEHIND) == {State.SKIPPED}
 
 
 def purge(turn: Turn, command: PurgeQueue) -> PurgedQueue:
-    """Remove the next messages of a queue. Scheduled ones go first, so that none of them is promoted behind the purge.
+    """Remove the next messages of a queue. Scheduled messages go first, so none is promoted to a lane that is done.
 
     A partition that another turn holds ends the chunk.
     """
@@ -58,7 +58,7 @@ def purge(turn: Turn, command: PurgeQueue) -> PurgedQueue:
 
 
 class _Chunk:
-    """What one turn removes."""
+    """The part of a purge that one turn executes."""
 
     def __init__(self, turn: Turn, queue: QueueRow, done: QueuePurgePlace) -> None:
         self._turn, self._queue, self._done = turn, queue, done
@@ -143,7 +143,7 @@ class _Chunk:
         return finished
 
     def _skip_held(self, cursor: Cursor, below: int, lost: dict[LeaseNo, list[LaneRange]]) -> bool:
-        """Cut the skipped messages out of the spans. Collects in `lost` what leases held."""
+        """Cut the skipped messages out of the spans. Collects the ranges that leases held in `lost`."""
         while size := self.budget.slice:
             page = self._turn.spans("spans_in_order", lane=cursor.lane, grp=cursor.grp, after=0, limit=size)
             spans = [span for span in page if span.lo < below]

@@ -15,17 +15,17 @@ from typing import NamedTuple
 from ackwise.core.events import Event, EventSource, EventStream
 
 MOST_WAITING = 100
-"""Maximum number of requests and turns that wait. The emitter of the last one runs the batch step: nothing is lost.
+"""Maximum number of waiting requests and turns. The thread that adds the last one runs the batch step.
 
 Larger batches are slower: the processor's cache has forgotten the first events when the batch step reads them.
 """
 
 Entry = tuple[float, Event | EventSource]
-"""What was emitted, and the time of the machine's clock at that moment, in seconds. A turn emits its report."""
+"""An emitted event, and its time by the machine's clock, in seconds. A turn emits its report."""
 
 
 class Batch(NamedTuple):
-    """What was emitted, in order."""
+    """Emitted events, in order."""
 
     entries: list[Entry]
     at: int
@@ -39,8 +39,8 @@ class EventBuffer:
     """Listener that passes events to its consumers in batches. `now` is the store's clock. Thread-safe.
 
     Something must call `flush`: a timer, and each reader that needs the latest counts. A flush without events passes
-    an empty batch, so that consumers notice the time. A consumer that raises disturbs no other: Python prints a
-    warning.
+    an empty batch, so that consumers notice the time. If a consumer raises, Python prints a warning, and
+    the other consumers still run.
     """
 
     def __init__(self, stream: EventStream, now: Callable[[], int]) -> None:
@@ -54,7 +54,7 @@ class EventBuffer:
         self._passed = 0
         """Entries that were passed on since the last call of `flush_and_count`."""
         self.on_first: Callable[[], object] = lambda: None
-        """Called when an event waits and none waited before. It must not block."""
+        """Called when the first event begins to wait. It must not block."""
         self._unsubscribe = stream.keep(self._keep)
 
     def add(self, consumer: Consumer) -> None:
@@ -77,7 +77,7 @@ class EventBuffer:
             self.flush()
 
     def flush(self) -> None:
-        """Pass the events that wait to the consumers. Waits for a flush of another thread."""
+        """Pass the waiting events to the consumers. Waits for a flush in another thread."""
         with self._lock:
             if self._flushing:
                 return  # a consumer emitted an event or called back: the next flush takes it

@@ -106,21 +106,19 @@ class EventLog:
             if second != self._second:
                 self._end_second(batch.entries[0][0] if batch.entries else time.time())
                 self._second = second
-            surplus: list[e.RequestServed] = []
             logs_requests = server_log.isEnabledFor(logging.INFO)
             for at, event in batch.entries:
-                if type(event) is e.RequestServed:
-                    if not logs_requests or not changes(event.method, event.route):
-                        continue
-                    self._requests += 1
-                    if self._requests > REQUESTS_A_SECOND:
-                        surplus.append(event)
-                    else:
-                        log_request(at, event)
-                else:
+                if type(event) is not e.RequestServed:
                     self._write(at, event)
-            for event in surplus:
-                self._add_up(event)
+                elif logs_requests and changes(event.method, event.route):
+                    self._request(at, event)
+
+    def _request(self, at: float, event: e.RequestServed) -> None:
+        self._requests += 1
+        if self._requests > REQUESTS_A_SECOND:
+            self._add_up(event)
+        else:
+            log_request(at, event)
 
     def _write(self, at: float, event: object) -> None:
         write = self._writers.get(type(event))

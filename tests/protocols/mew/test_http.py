@@ -234,7 +234,7 @@ def test_loop_ends_with_its_own_cancel_though_it_waits(server: Running, graph_ur
             await begun.wait()
             await session.query("MATCH j: Job RETURN j")  # meanwhile the loop waits again
             await watch.cancel()
-            await asyncio.wait_for(following, 20)
+            await asyncio.wait_for(following, PATIENCE)
             other = session.watch("WATCH j: Job RETURN j", wait=20)
             await anext(other)
             waits = asyncio.ensure_future(anext(other))
@@ -371,7 +371,7 @@ def test_session_may_go_to_another_server_and_back(
         assert post(http, "", "moves", watch="#x")["lines"][0]["type"] == "initial"
     clock.advance(100)
     sweep = server.server.runtime.broker().send(Sweep(duties=("graph",)))
-    asyncio.run_coroutine_threadsafe(sweep, server._loop).result(20)
+    asyncio.run_coroutine_threadsafe(sweep, server._loop).result(PATIENCE)
     assert post(http, status, "moves")["lines"][0]["rows"] == [["active"]] * 3
 
 
@@ -445,4 +445,4 @@ def test_poll_that_waits_is_answered_when_the_server_drains(graph_url: str, cloc
             while not len(server.server.runtime.broker().listeners):
                 assert not poll.done()
             server.server.runtime.broker().loop.call_soon_threadsafe(server.server.runtime.broker().stop_claims)
-            assert poll.result(timeout=20)["lines"] == []
+            assert poll.result(timeout=PATIENCE)["lines"] == []

@@ -1,4 +1,4 @@
-"""Consumers: who claims messages, and what each holds now."""
+"""Consumers: owners of recent claims and of live leases."""
 
 from __future__ import annotations
 

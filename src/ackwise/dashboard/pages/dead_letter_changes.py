@@ -1,4 +1,4 @@
-"""Changes of dead letters: redrive, replay and purge, each asked first and then done by a job with progress."""
+"""Changes of dead letters: redrive, replay and purge. A page asks first, and a job does the work."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ackwise.dashboard.routes import CHANGE, get, post
 
 PAGE = "dead-letters"
 _ACTIONS = {
-    "redrive": ("Redrive", "go back to their groups at their old positions, with no failures"),
-    "replay": ("Replay", "are pushed again as new messages at the end of their partitions, and their letters removed"),
-    "purge": ("Purge", "are deleted for ever"),
+    "redrive": ("Redrive", "return to their old positions in their groups, with 0 failures"),
+    "replay": ("Replay", "are pushed as new messages at the end of their partitions, and then removed"),
+    "purge": ("Purge", "are deleted permanently"),
 }
-"""Text of the button, and what happens to the letters."""
+"""Text of the button, and the effect on the letters."""
 EVERY = "all dead letters"
-"""What the user types to purge without a filter."""
+"""Text that confirms a purge without a queue."""
 
 
 def _action(page: PageRequest) -> Action:
@@ -31,7 +31,7 @@ def _action(page: PageRequest) -> Action:
 
 
 async def ask(page: PageRequest) -> Response:
-    """Count what matches and ask. Changes nothing."""
+    """Show the number of matching letters and a confirmation. Changes nothing."""
     page.require(CHANGE)
     job_id = page.query.get("job")
     if job_id:
@@ -75,7 +75,7 @@ async def _confirm(
 
 
 def _typed(chosen: DeadSelection) -> str:
-    """What the user types to purge a filter: the queue's name, if the filter has one."""
+    """Text that confirms a purge by filter: the queue's name if the filter has one, else `EVERY`."""
     return chosen.queue or EVERY
 
 

@@ -61,7 +61,7 @@ class ShownKind(msgspec.Struct, frozen=True):
 
 
 class Listing(msgspec.Struct):
-    """What the page shows: kinds with their charts, and a page of letters."""
+    """Content of the page: kinds with their charts, and one page of letters."""
 
     kinds: list[ShownKind]
     next_kind: str | None

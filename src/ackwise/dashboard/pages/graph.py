@@ -139,7 +139,7 @@ def _statements(page: PageRequest) -> Statements:
 
 
 async def _unless_gone(page: PageRequest, work: Coroutine[Any, Any, A]) -> A:
-    """Run a statement. If the browser leaves, the statement is cancelled."""
+    """Run a statement. Cancels the statement if the browser disconnects."""
     task = asyncio.ensure_future(work)
     try:
         while not task.done():

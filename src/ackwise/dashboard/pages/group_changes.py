@@ -1,4 +1,4 @@
-"""Changes of a group: seek, with a preview of what moves, and delete."""
+"""Changes of a group: seek with a preview, and delete."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FIELDS = ("to", "at", "seq", "partition")
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a seek goes. `text` says it to people."""
+    """Target of a seek. `text` describes the target to the user."""
 
     to: Literal["start", "end"] | int
     by: Literal["time", "seq"]
@@ -55,8 +55,13 @@ def _target(given: Mapping[str, str], now: int) -> Target:
     raise BadInput("choose the start, the end, a time or a seq")
 
 
+def _fixed_end(target: Target, now: int) -> Target:
+    """The end as of now: messages that come after the preview are not skipped."""
+    return Target(now + 1, "time", target.partition, target.text) if target.to == "end" else target
+
+
 async def ask_seek(page: PageRequest) -> Response:
-    """The form, and a preview of what would move once a target is chosen. Changes nothing."""
+    """The form, and a preview if the user has chosen a target. Changes nothing."""
     page.require(CHANGE)
     queue, group = page.params["queue"], page.params["group"]
     details = await page.ask(GetGroup(queue=queue, group=group))
@@ -65,7 +70,7 @@ async def ask_seek(page: PageRequest) -> Response:
     problem, status = "", 200
     if page.query.get("to"):
         try:
-            target = _target(page.query, page.broker.wall())
+            target = _fixed_end(_target(page.query, page.broker.wall()), page.broker.wall())
             query = PreviewSeek(queue=queue, group=group, to=target.to, by=target.by, partition=target.partition)
             preview = await page.ask(query)
         except AckwiseError as error:
@@ -108,7 +113,7 @@ async def ask_delete(page: PageRequest, error: str = "", status: int = 200) -> R
         question=f"Delete group {group_name(group)} of queue {queue} with its positions and leases?",
         details=(
             f"{stats.lag:,} messages that it has not finished; the queue keeps them",
-            f"{stats.leases:,} leases, which end: their consumers cannot settle any more",
+            f"{stats.leases:,} leases, which end; their consumers can no longer settle",
             f"{stats.dead:,} dead letters, which stay and can be replayed as new messages",
         ),
         fields={"version": version},

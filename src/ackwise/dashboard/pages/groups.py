@@ -1,4 +1,4 @@
-"""Groups: where each consumer group of a queue stands, and its progress in each partition."""
+"""Groups: lag and state of each consumer group, and its progress in each partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def show_list(page: PageRequest) -> Response:
     queue, group = filters.text(page, "queue"), filters.group(page)
     problem, status, by_lag = "", 200, page.query.get("sort") == "lag"
     rows: list[GroupStats] = []
-    sorted_of = 0
+    sorted_of = cut_from = 0
     try:
         after = filters.place(page, tuple[str, str])
         limit = MOST_SORTED if by_lag else MOST_ROWS
@@ -38,12 +38,14 @@ async def show_list(page: PageRequest) -> Response:
         problem, status = error.message, status_of(error)
     if by_lag:
         sorted_of = len(rows) if isinstance(rows, Page) and rows.next else 0
+        read = len(rows)
         rows = sorted(rows, key=lambda row: (-row.lag, row.queue, row.group))[:MOST_ROWS]
+        cut_from = read if read > len(rows) else 0
     return page.render(
         "groups.html.j2", status, rows=rows, next=_next(rows), problem=problem, queue=queue or "",
         group=page.query.get("group", ""), filtered=bool(queue or group or page.query.get("after")),
-        sort="lag" if by_lag else "", sorts=SORTS, sorted_of=sorted_of, states=STATES, state_of=group_state,
-        queues=await queue_names(page), groups=await group_names(page),
+        sort="lag" if by_lag else "", sorts=SORTS, sorted_of=sorted_of, cut_from=cut_from, states=STATES,
+        state_of=group_state,        queues=await queue_names(page), groups=await group_names(page),
     )  # fmt: skip
 
 

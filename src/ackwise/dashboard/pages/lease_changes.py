@@ -18,10 +18,10 @@ DEFAULT_EXTENSION = "60s"
 
 
 async def extend(page: PageRequest) -> Response:
-    """Set the deadline to a time from now."""
+    """Move the deadline by a time."""
     lease = await page.ask(GetLease(lease_id=page.params["lease"]))
     length = lease_micros(duration_of(page.form.get("for", "") or DEFAULT_EXTENSION, "the time"))
-    answer = await page.send(Extend(lease_id=lease.lease_id, lease=length))
+    answer = await page.send(Extend(lease_id=lease.lease_id, add=length))
     if answer.deadline is None:
         raise LeaseLost(f"lease {lease.lease_id} has ended; its messages may have another holder")
     until = exact(page.broker.wall_of(answer.deadline))
@@ -33,7 +33,7 @@ async def ask_release(page: PageRequest) -> Response:
     lease = await page.ask(GetLease(lease_id=page.params["lease"]))
     return page.confirm(
         title=f"Release the lease {lease.lease_id}?",
-        question=f"The queue {lease.queue} gets back {counted(lease.held, 'message')}. It costs them no failure.",
+        question=f"The queue {lease.queue} gets back {counted(lease.held, 'message')}. A release counts no failure.",
         details=[
             f"Group: {lease.group}",
             f"Owner: {lease.owner or 'without a name'}. The owner can no longer settle the messages.",

@@ -41,7 +41,7 @@ def near_of(text: str | None) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"(\d{1,18})-(\d{1,18})", text, re.ASCII)
     if match is None:
-        raise BadInput("at is not the place of a message")
+        raise BadInput("at must be the place of a message, such as 12-345")
     return int(match[1]), int(match[2])
 
 

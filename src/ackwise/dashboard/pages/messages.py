@@ -142,7 +142,7 @@ async def _groups(page: PageRequest, query: BrowseNewest) -> tuple[list[str], st
     if not names:
         return [], "The queue has no groups: all of its messages are ready."
     if len(names) > 1:
-        return names[:1], f"The state is that for group {group_name(names[0])}, which is furthest behind."
+        return names[:1], f"The list shows states for group {group_name(names[0])}, which is furthest behind."
     return names, ""
 
 

@@ -1,4 +1,4 @@
-"""Overview: what waits, what moves and what is wrong, for the whole store."""
+"""Overview: depths, rates, health and duties of the whole store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ackwise.wire.store_url import without_password
 DUTIES = {
     "expire": "End expired leases",
     "promote": "Make scheduled messages available",
-    "max_wait": "Bury messages that waited too long",
+    "max_wait": "Dead-letter messages that waited too long",
     "retain": "Remove old messages",
     "forget": "Remove old leases, keys and ledger minutes",
     "purge": "Remove deleted queues",

@@ -19,7 +19,7 @@ SILENT_AFTER = 30 * MICROS
 
 
 class ShownPipeline(NamedTuple):
-    """A pipeline with what the page computes from its heartbeat."""
+    """A pipeline with the values that the page computes from its heartbeat."""
 
     row: PipelineRow
     state: str

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from ackwise.core.answers import QueueInfo
 from ackwise.core.errors import BadInput
 from ackwise.core.queries import GetQueue, ListOldestLeases, ListPartitions, QueueStats
-from ackwise.core.rows import LeaseRow, PartitionRow, Stats
+from ackwise.core.rows import LeaseRow, Page, PartitionRow, Stats
 from ackwise.dashboard.live import queue_topic
 from ackwise.dashboard.policy_form import GROUPS, texts_of
 from ackwise.dashboard.request import PageRequest
@@ -22,7 +22,7 @@ PARTITIONS, LEASES, MOST_GROUPS = 25, 25, 50
 
 
 class QueueParts(NamedTuple):
-    """What the page reads of a queue."""
+    """Data of a queue that the page shows."""
 
     info: QueueInfo
     stats: Stats
@@ -49,7 +49,7 @@ async def show(page: PageRequest) -> Response:
         partitions=parts.partitions,
         leases=parts.leases,
         next_partition=parts.partitions[-1].partition if len(parts.partitions) == PARTITIONS else None,
-        next_lease=_spelled(parts.leases[-1]) if len(parts.leases) == LEASES else None,
+        next_lease=_spelled(parts.leases),
         rates=None if rates.queues is None else rates.queues.get(queue, {}),
         span=span,
         spans=SPANS,
@@ -61,7 +61,7 @@ async def show(page: PageRequest) -> Response:
 
 
 async def _read(page: PageRequest, queue: str, partition: str, lease: tuple[int, str] | None) -> QueueParts:
-    """The parts of the page. Each has its own place in the cache, so that pages of a list share the others."""
+    """The parts of the page. Each part has its own cache key, so all pages of one list share the other parts."""
     info, stats, partitions, leases = await asyncio.gather(
         page.cached(("queue", queue), GetQueue(queue=queue)),
         page.cached(("queue_stats", queue), QueueStats(queue=queue)),
@@ -74,9 +74,10 @@ async def _read(page: PageRequest, queue: str, partition: str, lease: tuple[int,
     return QueueParts(info, stats, partitions, leases)
 
 
-def _spelled(lease: LeaseRow) -> str:
-    """The place of a lease in a URL."""
-    return f"{lease.made_at}.{lease.lease_id}"
+def _spelled(leases: list[LeaseRow]) -> str | None:
+    """The place of the next page of leases in a URL."""
+    place = leases.next if isinstance(leases, Page) else None
+    return None if place is None else f"{place[0]}.{place[1]}"
 
 
 def _place(text: str) -> tuple[int, str] | None:

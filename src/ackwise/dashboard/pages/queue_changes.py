@@ -19,7 +19,7 @@ from ackwise.wire.http_status import status_of
 
 NOT_TYPED = "The name that you typed is not the name of the queue. Nothing was changed."
 MOST_GROUPS = 20
-"""Groups that the page of a purge names."""
+"""Groups that the confirmation of a purge lists."""
 
 
 async def ask_edit(page: PageRequest) -> Response:
@@ -98,8 +98,8 @@ async def ask_purge(page: PageRequest, error: str = "", status: int = 200) -> Re
         details.append(f"and {counted(len(preview.groups) - MOST_GROUPS, 'more group')}")
     return page.confirm(
         title=f"Purge the queue {queue}?",
-        question="These messages are removed for good. Messages that arrive from now on stay, and so do the groups and "
-        f"{counted(preview.dead, 'dead letter')}.",
+        question="The purge removes these messages permanently. Messages that arrive from now on stay. The groups and "
+        f"{counted(preview.dead, 'dead letter')} stay, too.",
         details=details,
         fields={"until": str(preview.until)},
         action=page.link("queues", queue, "purge"),
@@ -135,7 +135,7 @@ async def ask_delete(page: PageRequest, error: str = "", status: int = 200) -> R
     )
     return page.confirm(
         title=f"Delete the queue {queue}?",
-        question="Everything in the queue is lost for good:",
+        question="The queue is deleted permanently, with:",
         details=[counted(number, what) for number, what in lost],
         action=page.link("queues", queue, "delete"),
         button="Delete queue",

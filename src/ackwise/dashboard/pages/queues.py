@@ -33,7 +33,7 @@ class ListedQueue(NamedTuple):
 
 
 class QueueFilter(NamedTuple):
-    """What the list shows: names that begin with a prefix, of a namespace and a task."""
+    """Filter of the list: prefix of the name, namespace and task."""
 
     prefix: str = ""
     namespace: str = ""

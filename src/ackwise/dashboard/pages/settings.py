@@ -1,4 +1,4 @@
-"""Settings: the values in force and where each comes from."""
+"""Settings: the active values and their origins."""
 
 from __future__ import annotations
 

@@ -65,15 +65,23 @@
   // Dialogs: htmx loads the page that asks into #dialog.
   const dialog = $("#dialog");
   document.body.addEventListener("htmx:afterSwap", (event) => {
-    if (event.target === dialog && !dialog.open) dialog.showModal();
+    if (event.target !== dialog) return;
+    // A question about something that is gone leads to its list.
+    if (!dialog.firstElementChild) location.assign(event.detail.pathInfo.requestPath);
+    else if (!dialog.open) dialog.showModal();
+  });
+  document.body.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.target === dialog) location.assign(event.detail.pathInfo.requestPath);
+    else if (event.detail.xhr.status === 404) { gone = true; show("Gone"); } else show("Failed");
   });
   dialog?.addEventListener("close", () => { dialog.replaceChildren(); });
 
   // Live blocks. htmx fetches a block when its topic changes. This feed holds changes back while the user is busy,
   // and has no connection while the page is hidden.
   const blocks = () => $$("[data-topics]");
+  let gone = false;
   function refresh() {
-    if (!window.htmx || blocks().length === 0) { location.reload(); return; }
+    if (!window.htmx || gone || blocks().length === 0) { location.reload(); return; }
     for (const block of blocks()) window.htmx.trigger(block, "refresh");
   }
   const state = $("[data-live-state]");

@@ -1,4 +1,4 @@
-"""Searches the messages of a queue, newest first. One call does a bounded amount of work and says where it stopped."""
+"""Searches the messages of a queue, newest first. One call does a bounded amount of work and returns its place."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from ackwise.engine.reads.registry import Snapshot, answers
 from ackwise.engine.segment import Segment, place, place_seq, to_end
 
 MOST_LANES = 1000
-"""Lanes that one call looks at: those with the newest messages."""
+"""Lanes that one call searches: those with the newest messages."""
 MOST_SEGMENTS = 1000
 MOST_SCANNED = 5000
 """Messages that one call compares."""
 SCAN_BYTES = 16 << 20
 """Bytes of messages that one call reads. It reads at least one segment."""
 MOST_VISITS = 2000
-"""Visits of a filter for one message. A filter takes no message that needs more."""
+"""Maximum visits of a filter for one message. A message that needs more visits does not match."""
 MOST_VISITS_IN_ALL = 500_000
 _PAGE = 16
-"""Segments of a lane that one statement finds."""
+"""Segments of a lane that one statement lists."""
 _SCHEDULED_PAGE = 500
 _ANY = 1 << 61
 """A lane and a seq after all others."""
@@ -88,7 +88,7 @@ class _Search:
         else:
             rows = session.rows("lanes_newest", where)
         self._left_out: Place | None = None
-        """The newest place in the lanes that the search does not see."""
+        """The newest place in the lanes that the search leaves out."""
         if len(rows) > MOST_LANES:
             self._left_out = (rows[-1][9], rows[-1][0], _ANY)
         self._lanes = {row[0]: _LaneWalk(session, row[0], start=row[5], top=row[8]) for row in rows[:MOST_LANES]}
@@ -105,7 +105,7 @@ class _Search:
             page.incomplete, self._left_out = True, None
         for segments, messages in enumerate(self._ranges(), 1):
             if self._left_out is not None and messages.top < self._left_out:
-                # The next message may be in a lane that the search does not see.
+                # The next message may be in a lane that the search leaves out.
                 page.next = self._left_out
                 return page
             page.next = self._compare(messages)
@@ -200,7 +200,7 @@ class _LaneWalk:
         return top, self._segment_at(top - 1)
 
     def _end(self, stored_at: int, below: Place) -> int:
-        """The seq below which messages that were stored at an instant are before a place."""
+        """Upper bound, exclusive, of the seqs that are before a place. `stored_at` is their instant."""
         if (stored_at, self._lane) == below[:2]:
             return below[2]
         return _ANY if (stored_at, self._lane) < below[:2] else 0
@@ -211,7 +211,7 @@ class _LaneWalk:
         return None if row is None else (row[0], row[1], row[2])
 
     def states(self, group: GroupRow | None, messages: _SegmentRange) -> dict[int, str]:
-        """States of the messages of a range. One look serves all ranges that one statement messages."""
+        """States of the messages of a range. One read serves all ranges that one statement lists."""
         if group is not None and messages.lo not in self._states:
             lo, hi = self._window
             self._states = states_of(self._session, group, self._lane, max(self._start, lo), hi)
@@ -245,7 +245,7 @@ def _parsed(text: str) -> ContentFilter:
 
 
 def _scheduled(snapshot: Snapshot, query: q.BrowseNewest, queue: int, part: int | None) -> NewestPage:
-    """Scheduled messages, the one pushed last first. Their places have the lane 0 and their number as seq."""
+    """Scheduled messages, newest push first. Their places have the lane 0 and the message's number as seq."""
     matcher, page, size = _Matcher(query), NewestPage([], None, 0), 0
     for no, prio, due_at, created_at, uuid, name in _scheduled_rows(snapshot.session, query, queue, part):
         page.scanned += 1

@@ -1,4 +1,4 @@
-"""Dead letters, as lists."""
+"""Dead letters: lists, counts and kinds of errors."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Filter:
 
     @property
     def suffix(self) -> str:
-        """Of statements that count."""
+        """Suffix of the statements that count."""
         return "_all" if self.any_queue else "_of_kind" if self.of_kind else ""
 
     @property

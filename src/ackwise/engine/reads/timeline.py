@@ -1,4 +1,4 @@
-"""Timeline of one message: every delivery that is still known, group by group, with its holder and its traces."""
+"""Timeline of one message: stored deliveries by group, the current holders, and the traces."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _group(snapshot: Snapshot, view: GroupView, letters: list[Row]) -> GroupTime
     if letter is not None:
         _add_letter(timeline, letter)
     if view.state in ("leased", "waiting"):
-        # A letter that is left died before a seek, which began these deliveries.
+        # The letter is older than a seek. The seek began these deliveries.
         timeline.events += map(_event, view.history)
         timeline.failures, timeline.deliveries = view.failures, view.deliveries
     if view.lease_id is not None and view.held_since is not None and view.deadline is not None:
@@ -68,7 +68,7 @@ def _group(snapshot: Snapshot, view: GroupView, letters: list[Row]) -> GroupTime
 
 
 def _add_letter(timeline: GroupTimeline, letter: Row) -> None:
-    """Add what a dead letter knows. After a seek the message may be in another state than `dead`."""
+    """Add the history and counts of a dead letter. After a seek the message may be in another state than `dead`."""
     timeline.events = [_event(line) for line in msgspec.json.decode(letter[13])] if letter[13] else []
     timeline.events.append(TimelineEvent(letter[16], "dead", None, letter[9] or None, letter[10] or None))
     timeline.letter_id, timeline.reason = letter[0], letter[8]
