@@ -20,6 +20,7 @@ from ackwise.core.validation import MICROS
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer, encode
 from ackwise.protocols.queen.configure import queue_id, tag_or_none
+from ackwise.protocols.queen.kept_totals import KeptTotals, Totals
 from ackwise.protocols.queen.totals import Fields, Pending, QueenTotals, TagTotals, message_counts, stats_counts
 from ackwise.protocols.queen.vocabulary import QueenContext, number_in, show_time
 from ackwise.protocols.streamed_lists import array, pages, stream_list, streamed
@@ -52,6 +53,7 @@ class Resources:
 
     def __init__(self, broker: AsyncBroker, context: QueenContext) -> None:
         self._broker, self._context = broker, context
+        self._totals = KeptTotals(broker.loop.time)
 
     def _summaries(self, call: Call) -> q.ListStats:
         return q.ListStats(namespace=call.query.get("namespace") or None, task=call.query.get("task") or None)
@@ -144,29 +146,42 @@ class Resources:
         )
 
     async def namespaces(self, call: Call) -> Answer:
-        fold = await self._folded(call, TagTotals("namespace", lambda info: info.namespace))
-        return Answer(await self._broker.in_thread(fold.encoded, "namespaces"))
+        return await self._tags(call, "namespaces", TagTotals("namespace", lambda info: info.namespace))
 
     async def tasks(self, call: Call) -> Answer:
-        fold = await self._folded(call, TagTotals("task", lambda info: info.task))
-        return Answer(await self._broker.in_thread(fold.encoded, "tasks"))
+        return await self._tags(call, "tasks", TagTotals("task", lambda info: info.task))
+
+    async def _tags(self, call: Call, name: str, fold: TagTotals) -> Answer:
+        async def count() -> Totals:
+            await self._folded(call, fold)
+            return Totals(fold.queues, await self._broker.in_thread(fold.encoded, name))
+
+        body, _ = await self._totals.get(self._key(call, name), count)
+        return Answer(body)
+
+    def _key(self, call: Call, name: str) -> tuple[str | None, ...]:
+        query = self._summaries(call)
+        return name, query.namespace, query.task
 
     async def overview(self, call: Call) -> Answer:
-        return answer(await self._counted(call))
+        return answer(await self._counted(call, fresh=False))
 
     async def refresh(self, call: Call) -> Answer:
-        """Answers the current counts. There is no cache to refresh."""
-        return answer({"success": True, "refreshed": True, **await self._counted(call)})
+        """Answers the current counts, also in a store of many queues."""
+        return answer({"success": True, "refreshed": True, **await self._counted(call, fresh=True)})
 
-    async def _counted(self, call: Call) -> Fields:
-        now = self._broker.wall()
-        totals = await self._folded(call, QueenTotals(now))
-        return {
-            **await self._broker.in_thread(totals.fields),
-            "throughput": await self._throughput(now),
-            "statsAge": 0,
-            "timestamp": show_time(now),
-        }
+    async def _counted(self, call: Call, *, fresh: bool) -> Fields:
+        async def count() -> Totals:
+            now = self._broker.wall()
+            totals = await self._folded(call, QueenTotals(now))
+            fields = await self._broker.in_thread(totals.fields)
+            return Totals(
+                fields["queues"],
+                {**fields, "throughput": await self._throughput(now), "timestamp": show_time(now)},
+            )
+
+        fields, age = await self._totals.get(self._key(call, "overview"), count, fresh=fresh)
+        return {**fields, "statsAge": int(age)}
 
     async def _throughput(self, now: int) -> Fields:
         """Rates over the previous minute and the current one so far."""

@@ -242,7 +242,7 @@ DOCS = {
     f"GET {_V1}/resources/tasks": _doc("List tasks", query=TagQuery, answers={200: catalogue.TaskList}),
     f"GET {_V1}/resources/overview": _doc("Totals of the server", query=TagQuery, answers={200: catalogue.Overview}),
     f"POST {_V1}/stats/refresh": _change(
-        "Counts are always current: does nothing", answers={200: catalogue.RefreshedOverview}
+        "Count now, also in a store of many queues", answers={200: catalogue.RefreshedOverview}
     ),
     f"GET {_V1}/dlq": _doc("List dead letters", query=DeadLetterQuery, answers={200: messages.QueenLetters}),
     f"DELETE {_V1}/dlq": _doc(

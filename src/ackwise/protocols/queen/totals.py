@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean, median
 from typing import Any
 
@@ -51,8 +51,11 @@ class TagTotals:
     def __init__(self, word: str, key: Callable[[QueueInfo], str]) -> None:
         self._word, self._key = word, key
         self._totals: dict[str, Fields] = {}
+        self.queues = 0
+        """Queues that were counted, also those without a namespace or a task."""
 
-    def add(self, rows: Iterable[QueueSummary]) -> None:
+    def add(self, rows: Sequence[QueueSummary]) -> None:
+        self.queues += len(rows)
         for row in rows:
             name = self._key(row.info)
             if name:
