@@ -15,6 +15,7 @@ from _pytest.runner import runtestprotocol
 from ackwise.client.sync import http_repeats
 from ackwise.core.policy import GroupPolicy
 from ackwise.spark.spark_session import session
+from tests.patience import PATIENCE
 from tests.spark import class_archive, warm
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def await_file() -> Callable[[Path], None]:
     """Another process says by a file how far it is."""
 
     def wait(path: Path) -> None:
+        end = time.monotonic() + PATIENCE
         while not path.exists():
+            assert time.monotonic() < end, f"the other process made no {path.name}"
             time.sleep(0.02)
 
     return wait
