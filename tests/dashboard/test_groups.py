@@ -118,6 +118,16 @@ def test_confirmed_seek_moves_the_group_once(site: Site, queue: ackwise.Connecti
     assert lag(queue, "orders", "billing") == (0, 0)
 
 
+def test_seek_to_the_end_skips_nothing_later(site: Site, queue: ackwise.Connection) -> None:
+    queue.push("orders", "old")
+    claimed(queue, "orders", 1, "billing").release()
+    shown = site.get("/groups/orders/billing/seek?to=end")
+    fields = {name: shown.values(name)[-1] for name in ("to", "at", "version") if shown.values(name)}
+    queue.push("orders", "new")
+    assert site.post("/groups/orders/billing/seek", fields).status == 200
+    assert [delivery.json() for delivery in claimed(queue, "orders", 2, "billing")] == ["new"]
+
+
 @pytest.mark.parametrize(
     ("target", "told"),
     [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from ackwise.core.messages import JSON
@@ -73,6 +75,13 @@ def test_indented_json_is_never_larger_than_its_bound() -> None:
 
 def test_brackets_inside_of_strings_are_not_depth() -> None:
     assert view(b'["' + b"[" * 1000 + b'"]', JSON).indented
+
+
+def test_string_without_an_end_takes_linear_time() -> None:
+    payload = b'"' + b'\\"' * (LARGEST_INDENTED // 2 - 1)
+    began = time.process_time()
+    assert view(payload, JSON).text
+    assert time.process_time() - began < 0.5, "a quadratic search takes seconds"
 
 
 def test_payload_beyond_the_bound_is_cut_and_says_so() -> None:

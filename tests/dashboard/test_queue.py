@@ -136,6 +136,14 @@ def test_lease_is_extended_from_the_page(site: Site, queue: ackwise.Connection) 
     assert (queue.leases("orders")[0].deadline - before).total_seconds() > 500
 
 
+def test_extension_never_shortens_a_lease(site: Site, queue: ackwise.Connection) -> None:
+    queue.push("orders", 1)
+    batch = queue.claim("orders", lease=1800)
+    before = queue.leases("orders")[0].deadline
+    assert site.post(f"/leases/{batch.lease_id}/extend").status == 200
+    assert (queue.leases("orders")[0].deadline - before).total_seconds() == pytest.approx(60, abs=1)
+
+
 @pytest.mark.parametrize("length", ["0s", "forever", "2d", "-1"])
 def test_extension_by_a_wrong_time_is_refused(site: Site, queue: ackwise.Connection, length: str) -> None:
     queue.push("orders", 1)

@@ -69,6 +69,17 @@ def test_pipeline_that_runs_again_starts_anew(harness: StoreHarness) -> None:
     assert listed(harness)[0].started_at == harness.clock.now()
 
 
+def test_run_after_a_killed_driver_starts_anew(harness: StoreHarness) -> None:
+    report(harness, rows=100, application_id="app-1")
+    harness.advance(10)
+    report(harness, rows=150, application_id="app-1")
+    (before,) = harness.store.ask(q.ListPipelines())
+    harness.advance(10)
+    report(harness, rows=5, application_id="app-2")
+    (after,) = harness.store.ask(q.ListPipelines())
+    assert before.started_at < before.seen_at < after.started_at == after.seen_at
+
+
 def test_list_is_filtered_by_queue_and_group(harness: StoreHarness) -> None:
     report(harness, "b", queue="q", group="g")
     report(harness, "a", queue="q", group="h")
