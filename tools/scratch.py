@@ -32,6 +32,8 @@ def temporary_files_in_memory() -> Iterator[None]:
         return
     before = os.environ.get("TMPDIR")
     with tempfile.TemporaryDirectory(prefix="ackwise-run-", dir=folder, ignore_cleanup_errors=True) as made:
+        # Tests run databases and programs as other users, which must reach their files below.
+        os.chmod(made, 0o711)  # noqa: S103 # names in it are random, and /tmp is open as well
         os.environ["TMPDIR"], tempfile.tempdir = made, None
         try:
             yield

@@ -17,7 +17,7 @@ MOST_KEPT = 100
 Key = tuple[str | None, ...]
 
 
-class Totals(NamedTuple):
+class CountedTotals(NamedTuple):
     """Counted totals, and how many queues they count."""
 
     queues: int
@@ -25,7 +25,7 @@ class Totals(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    totals: Totals
+    totals: CountedTotals
     counted_at: float
     keep: float
 
@@ -36,9 +36,11 @@ class KeptTotals:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._kept: dict[Key, _Kept] = {}
-        self._running: dict[Key, asyncio.Task[Totals]] = {}
+        self._running: dict[Key, asyncio.Task[CountedTotals]] = {}
 
-    async def get(self, key: Key, count: Callable[[], Awaitable[Totals]], *, fresh: bool = False) -> tuple[Any, float]:
+    async def get(
+        self, key: Key, count: Callable[[], Awaitable[CountedTotals]], *, fresh: bool = False
+    ) -> tuple[Any, float]:
         """The totals and their age in seconds. `fresh` counts now."""
         kept = self._kept.get(key)
         if kept is None:
@@ -53,12 +55,12 @@ class KeptTotals:
         # A client that leaves does not end the count of the others.
         return (await asyncio.shield(task)).value, 0.0
 
-    def _end(self, key: Key, task: asyncio.Task[Totals]) -> None:
+    def _end(self, key: Key, task: asyncio.Task[CountedTotals]) -> None:
         self._running.pop(key, None)
         if not task.cancelled():
             task.exception()  # asyncio reports an error that is never read, and all clients may have left
 
-    async def _count(self, key: Key, count: Callable[[], Awaitable[Totals]]) -> Totals:
+    async def _count(self, key: Key, count: Callable[[], Awaitable[CountedTotals]]) -> CountedTotals:
         began = self._now()
         totals = await count()
         if totals.queues > MANY:

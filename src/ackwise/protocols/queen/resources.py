@@ -20,7 +20,7 @@ from ackwise.core.validation import MICROS
 from ackwise.protocols.http_request import Call
 from ackwise.protocols.http_response import Answer, Route, answer, encode
 from ackwise.protocols.queen.configure import queue_id, tag_or_none
-from ackwise.protocols.queen.kept_totals import KeptTotals, Totals
+from ackwise.protocols.queen.kept_totals import CountedTotals, KeptTotals
 from ackwise.protocols.queen.totals import Fields, Pending, QueenTotals, TagTotals, message_counts, stats_counts
 from ackwise.protocols.queen.vocabulary import QueenContext, number_in, show_time
 from ackwise.protocols.streamed_lists import array, pages, stream_list, streamed
@@ -53,7 +53,7 @@ class Resources:
 
     def __init__(self, broker: AsyncBroker, context: QueenContext) -> None:
         self._broker, self._context = broker, context
-        self._totals = KeptTotals(broker.loop.time)
+        self._totals = KeptTotals()
 
     def _summaries(self, call: Call) -> q.ListStats:
         return q.ListStats(namespace=call.query.get("namespace") or None, task=call.query.get("task") or None)
@@ -152,9 +152,9 @@ class Resources:
         return await self._tags(call, "tasks", TagTotals("task", lambda info: info.task))
 
     async def _tags(self, call: Call, name: str, fold: TagTotals) -> Answer:
-        async def count() -> Totals:
+        async def count() -> CountedTotals:
             await self._folded(call, fold)
-            return Totals(fold.queues, await self._broker.in_thread(fold.encoded, name))
+            return CountedTotals(fold.queues, await self._broker.in_thread(fold.encoded, name))
 
         body, _ = await self._totals.get(self._key(call, name), count)
         return Answer(body)
@@ -171,11 +171,11 @@ class Resources:
         return answer({"success": True, "refreshed": True, **await self._counted(call, fresh=True)})
 
     async def _counted(self, call: Call, *, fresh: bool) -> Fields:
-        async def count() -> Totals:
+        async def count() -> CountedTotals:
             now = self._broker.wall()
             totals = await self._folded(call, QueenTotals(now))
             fields = await self._broker.in_thread(totals.fields)
-            return Totals(
+            return CountedTotals(
                 fields["queues"],
                 {**fields, "throughput": await self._throughput(now), "timestamp": show_time(now)},
             )
