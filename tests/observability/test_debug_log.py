@@ -78,6 +78,7 @@ def test_one_logger_at_debug_hears_its_own_events(caplog: pytest.LogCaptureFixtu
     stream = EventStream()
     stop = DebugLog(stream, DebugRecords()).stop
     stream.emit(e.TurnCommitted(2, 7, 0.003))
+    stream.emit(e.TurnCommitted(1, 0, 0.003))
     stream.emit(e.MessagesPushed("orders", 7))
     assert [record.getMessage() for record in caplog.records] == ["turn commands=2 messages=7 ms=3"]
     stop()

@@ -16,6 +16,10 @@ RECORDS_A_SECOND = 20
 """Maximum number of debug records with the same message in one second. The log counts the others."""
 
 
+QUIET_TURN = 0.01
+"""Seconds below which a turn without messages is not logged."""
+
+
 class DebugRecords:
     """Writes debug records. Of each message it writes at most `RECORDS_A_SECOND` in a second, then their number."""
 
@@ -92,6 +96,8 @@ class DebugLog:
         self._writers[type(event)](event)
 
     def _turn(self, event: e.TurnCommitted) -> None:
+        if not event.messages and event.seconds < QUIET_TURN:
+            return  # a heartbeat or a sweep of an idle server
         ms = milliseconds(event.seconds)
         self._records.write(store_log, "turn", commands=event.commands, messages=event.messages, ms=ms)
 
