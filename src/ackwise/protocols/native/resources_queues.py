@@ -160,7 +160,7 @@ def routes(broker: AsyncBroker) -> list[Route]:
         Route("GET", "/v1/queues/{queue}/stats", stats, doc=resource_doc(
             TAG, "Counts of a queue", answers={200: QueueCounts}, errors=(404,))),
         Route("POST", "/v1/queues/{queue}/purge", purge, doc=resource_doc(
-            TAG, "Move every group of a queue to the end, so that it skips all stored messages",
+            TAG, "Remove all messages of a queue. Its groups skip them, dead letters stay",
             body=PurgeBody, body_required=False, answers={200: PurgeResult}, errors=(404,))),
     ]  # fmt: skip
 
